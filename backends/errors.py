@@ -1,0 +1,73 @@
+"""What can go wrong below the gateway.
+
+* BackendError             the engine failed in the middle of an answer
+  - BackendUnavailable     refused, unreachable, hung, or draining; nothing was sent, another may be tried
+  - BackendOverloaded      429 or 503 from the engine
+  - BackendRejected        the engine refused the request (4xx); another replica would refuse it too
+* EngineError              an engine that we own
+  - EngineFailed           it did not start, or kept dying
+  - ModelUnavailable       its model file is missing, unknown, or cannot be fetched
+  - ModelCorrupt           its model file is not the one that was pinned
+"""
+
+from collections.abc import Mapping
+
+
+class BackendError(Exception):
+    """The engine failed. `replica` names it."""
+
+    def __init__(self, message: str, *, replica: str) -> None:
+        super().__init__(message)
+        self.replica = replica
+
+
+class BackendUnavailable(BackendError):
+    """Refused, unreachable, hung, or draining."""
+
+
+class BackendOverloaded(BackendError):
+    """429 or 503 from the engine.
+
+    Attributes:
+        status: 429 or 503.
+        retry_after: Seconds the engine asked to wait; None when it did not say.
+    """
+
+    def __init__(self, message: str, *, replica: str, status: int, retry_after: float | None = None) -> None:
+        super().__init__(message, replica=replica)
+        self.status = status
+        self.retry_after = retry_after
+
+
+class BackendRejected(BackendError):
+    """The engine refused the request; its own answer is kept for the client.
+
+    Attributes:
+        status: 4xx.
+        body: The engine's JSON body.
+        headers: The engine's headers, lower case.
+    """
+
+    def __init__(
+        self, message: str, *, replica: str, status: int, body: bytes, headers: Mapping[str, str]
+    ) -> None:
+        super().__init__(message, replica=replica)
+        self.status = status
+        self.body = body
+        self.headers = headers
+
+
+class EngineError(Exception):
+    """Something is wrong with an engine that we own."""
+
+
+class EngineFailed(EngineError):
+    """It did not start, or kept dying."""
+
+
+class ModelUnavailable(EngineError):
+    """Its model file is missing, unknown, or cannot be fetched."""
+
+
+class ModelCorrupt(EngineError):
+    """Its model file is not the one that was pinned."""

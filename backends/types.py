@@ -1,0 +1,90 @@
+"""Values of the backends: who can answer, what is asked, what comes back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+
+class ReplicaKind(StrEnum):
+    """How a replica is reached."""
+
+    OPENAI = "openai"  # an OpenAI-compatible HTTP server: vLLM, SGLang, llama.cpp
+    LITELLM = "litellm"  # a provider, by litellm
+    EMBEDDED = "embedded"  # a llama.cpp server that Flashlane starts and owns
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One server that can answer for a model.
+
+    Attributes:
+        name: Unique within the configuration, "pool/index"; stands in headers, metrics and records.
+        kind: How it is reached.
+        target: Base URL ("http://host:8000", without "/v1"), litellm model ("deepseek/deepseek-chat"),
+            or name of an embedded model.
+        api_key: Sent to the server; None when it needs none. Never logged.
+        upstream_model: The `model` the server is asked for.
+    """
+
+    name: str
+    kind: ReplicaKind
+    target: str
+    upstream_model: str
+    api_key: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Replica({self.name!r}, {self.kind.value}, {self.target!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Replicas alike.
+
+    Attributes:
+        name: Unique within its model.
+        role: What the pool is tuned for.
+        replicas: At least one.
+        speculation: Whether its engines run with speculative decoding.
+        max_concurrency: Most requests at once over the pool; None leaves it to the engine.
+    """
+
+    name: str
+    role: Literal["latency", "throughput", "any"]
+    replicas: Sequence[Replica]
+    speculation: bool = False
+    max_concurrency: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceRequest:
+    """One request as the engine shall get it.
+
+    Attributes:
+        path: Endpoint below the base URL, e.g. "/v1/chat/completions".
+        body: JSON, ready to send; `model` is already the upstream's name.
+        stream: Whether an event stream is asked for.
+        headers: Extra headers to send (trace context); no credentials.
+    """
+
+    path: str
+    body: bytes
+    stream: bool
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one answer, as the engine counted them.
+
+    Attributes:
+        prompt: Input tokens, cached ones included.
+        cached: Input tokens served from the engine's prefix cache.
+        completion: Output tokens, reasoning included.
+        estimated: True when the engine did not say and we counted.
+    """
+
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+    estimated: bool = False

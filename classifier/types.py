@@ -1,0 +1,62 @@
+"""The values that go into and come out of the classifier."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of a conversation, as text.
+
+    Attributes:
+        role: "user", "assistant", "tool", ... as on the wire.
+        text: All text parts, joined by newlines; "" when there are none.
+    """
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What the classifier may look at.
+
+    Attributes:
+        turns: The last turns, oldest first, without system messages. Only the last user turn
+            and the two turns before it are read, so a caller may leave the rest out.
+        system: The system (and developer) prompt; names the task, never moves the score.
+        tools: The `tools` array as the JSON bytes that came in, b"" when there is none.
+        tool_count: How many tools are offered.
+        attachments: Images, audio or files in the pending turn.
+        depth: How many turns the whole conversation has.
+    """
+
+    turns: Sequence[Turn]
+    system: str = ""
+    tools: bytes = b""
+    tool_count: int = 0
+    attachments: int = 0
+    depth: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ComplexityEstimate:
+    """How much a request would gain from the standard model.
+
+    Attributes:
+        score: In [0, 1]; ranks requests by P(Flash fails) x P(standard succeeds). Not a probability.
+        p_flash_ok: Calibrated probability that Flash's answer is good enough; None until there
+            are enough labelled pairs to calibrate it.
+        domain: One of `classifier.domains.DOMAINS`.
+        task: Name of the recurring task this request belongs to (a hash of system prompt and tools),
+            or "" when it has neither.
+        model_version: Version of the shipped weights.
+        features: Feature name -> value, what `score` was computed from.
+    """
+
+    score: float
+    p_flash_ok: float | None
+    domain: str
+    task: str
+    model_version: str
+    features: Mapping[str, float] = field(default_factory=dict)
