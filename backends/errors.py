@@ -10,8 +10,6 @@
   - ModelCorrupt           its model file is not the one that was pinned
 """
 
-from collections.abc import Mapping
-
 
 class BackendError(Exception):
     """The engine failed. `replica` names it."""
@@ -45,16 +43,12 @@ class BackendRejected(BackendError):
     Attributes:
         status: 4xx.
         body: The engine's JSON body.
-        headers: The engine's headers, lower case.
     """
 
-    def __init__(
-        self, message: str, *, replica: str, status: int, body: bytes, headers: Mapping[str, str]
-    ) -> None:
+    def __init__(self, message: str, *, replica: str, status: int, body: bytes) -> None:
         super().__init__(message, replica=replica)
         self.status = status
         self.body = body
-        self.headers = headers
 
 
 class EngineError(Exception):

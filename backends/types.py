@@ -1,7 +1,7 @@
 """Values of the backends: who can answer, what is asked, what comes back."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
@@ -11,7 +11,15 @@ class ReplicaKind(StrEnum):
 
     OPENAI = "openai"  # an OpenAI-compatible HTTP server: vLLM, SGLang, llama.cpp
     LITELLM = "litellm"  # a provider, by litellm
-    EMBEDDED = "embedded"  # a llama.cpp server that Flashlane starts and owns
+
+
+class EngineFlavour(StrEnum):
+    """What runs behind an OpenAI-compatible URL; it decides which private fields may be sent."""
+
+    GENERIC = "openai"
+    VLLM = "vllm"
+    SGLANG = "sglang"
+    LLAMA_CPP = "llama.cpp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,22 +27,21 @@ class Replica:
     """One server that can answer for a model.
 
     Attributes:
-        name: Unique within the configuration, "pool/index"; stands in headers, metrics and records.
+        name: Unique within the configuration, "model/pool/index"; stands in headers, metrics and records.
         kind: How it is reached.
-        target: Base URL ("http://host:8000", without "/v1"), litellm model ("deepseek/deepseek-chat"),
-            or name of an embedded model.
+        target: Base URL without "/v1" ("http://host:8000"); with litellm another address of the provider
+            or "".
+        upstream_model: The `model` the server is asked for; with litellm "provider/model".
+        flavour: What runs there.
         api_key: Sent to the server; None when it needs none. Never logged.
-        upstream_model: The `model` the server is asked for.
     """
 
     name: str
     kind: ReplicaKind
     target: str
     upstream_model: str
-    api_key: str | None = None
-
-    def __repr__(self) -> str:
-        return f"Replica({self.name!r}, {self.kind.value}, {self.target!r})"
+    flavour: EngineFlavour = EngineFlavour.GENERIC
+    api_key: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,421 @@
+"""A pooled HTTP/1.1 client for engines: what the hot path needs, and no more.
+
+One connection carries one exchange at a time and is kept for the next. Bytes of an answer are handed
+on as they come; a slow reader stops the connection's reading. `httptools` parses, asyncio carries.
+docs/decisions/0003 has the measurements that made us write it.
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import urlsplit
+
+import httptools
+
+HIGH_WATER = 256 * 1024
+"""Bytes of an answer that may wait for their reader before the connection stops reading."""
+
+MAX_HEAD = 64 * 1024
+"""Most bytes of a status line and headers."""
+
+
+class HttpError(Exception):
+    """The exchange failed; `sent_nothing` tells whether not a byte of an answer had come."""
+
+    def __init__(self, message: str, *, sent_nothing: bool) -> None:
+        super().__init__(message)
+        self.sent_nothing = sent_nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where connections go: scheme, host, port, and the path that all requests begin with."""
+
+    scheme: str
+    host: str
+    port: int
+    prefix: str
+
+    @classmethod
+    def of(cls, url: str) -> Self:
+        """Split a base URL."""
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        return cls(parts.scheme, parts.hostname or "", port, parts.path.rstrip("/"))
+
+    @property
+    def authority(self) -> str:
+        """Return the value of the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        default = 443 if self.scheme == "https" else 80
+        return host if self.port == default else f"{host}:{self.port}"
+
+
+class Connection(asyncio.Protocol):
+    """One connection, and the state of the exchange on it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self.closed = False
+        self.reused = False
+        self._begin_exchange()
+
+    def _begin_exchange(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._waiter: asyncio.Future[None] | None = None
+        self._chunks: deque[bytes] = deque()
+        self._buffered = 0
+        self._head_bytes = 0
+        self._paused = False
+        self._framed = False
+        self._error: HttpError | None = None
+        self.headers: dict[str, str] = {}
+        self.status = 0
+        self.head_done = False
+        self.complete = False
+        self._out_of_turn = False
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - for the type checker
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came in."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(f"it does not speak HTTP/1.1 ({error})")
+            return
+        if not self.head_done:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD:
+                self._fail("its headers are too long")
+                return
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the exchange: well, if the answer ends with its connection; else as an error."""
+        self.closed = True
+        if self.head_done and not self.complete and not self._framed and exc is None:
+            self.complete = True
+        elif not self.complete and self._error is None:
+            when = "in the middle of the answer" if self.head_done else "before it answered"
+            self._error = HttpError(f"it closed the connection {when}", sent_nothing=not self.head_done)
+        self._wake()
+
+    def pause_writing(self) -> None:
+        """Do nothing: a request is one bounded body, the transport may hold it."""
+
+    def resume_writing(self) -> None:
+        """Do nothing, as above."""
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        """Mark a connection on which the server speaks out of turn: it is not used again."""
+        self._out_of_turn = self.complete
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; repeated ones are joined as HTTP says."""
+        key = name.decode("latin-1").lower()
+        text = value.decode("latin-1")
+        self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
+
+    def on_headers_complete(self) -> None:
+        """The head is there, unless it is an interim 1xx."""
+        self.status = self._parser.get_status_code()
+        if 100 <= self.status < 200:
+            return
+        self._framed = "content-length" in self.headers or "transfer-encoding" in self.headers
+        self.head_done = True
+
+    def on_body(self, body: bytes) -> None:
+        """Keep a piece of the answer."""
+        self._chunks.append(body)
+        self._buffered += len(body)
+        if self._buffered > HIGH_WATER and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        """The answer ended, unless it was an interim 1xx."""
+        if self.head_done:
+            self.complete = True
+        else:
+            self.headers = {}
+
+    # What the pool and the response call.
+
+    @property
+    def usable(self) -> bool:
+        """Tell whether the connection can carry the next exchange."""
+        return (
+            self.complete
+            and not self.closed
+            and not self._chunks
+            and not self._out_of_turn
+            and self._parser.should_keep_alive()
+        )
+
+    def begin(self, request: bytes) -> None:
+        """Send a request."""
+        self.reused = self.head_done
+        self._begin_exchange()
+        if self._transport is None or self._transport.is_closing():
+            self._error = HttpError("it closed the connection before it answered", sent_nothing=True)
+            return
+        self._transport.write(request)
+
+    async def wait_head(self) -> None:
+        """Wait for status and headers.
+
+        Raises:
+            HttpError: They did not come.
+        """
+        while not self.head_done:
+            if self._error is not None:
+                raise self._error
+            await self._wait()
+
+    async def wait_body(self) -> bool:
+        """Wait until there is a piece of the body.
+
+        Returns:
+            False when the body has ended.
+
+        Raises:
+            HttpError: The answer was cut.
+        """
+        while not self._chunks:
+            if self.complete:
+                return False
+            if self._error is not None:
+                raise self._error
+            await self._wait()
+        return True
+
+    def take(self) -> bytes:
+        """Return all that has come in since the last call; b"" when nothing has."""
+        if not self._chunks:
+            return b""
+        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        self._buffered = 0
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+        return data
+
+    def abort(self) -> None:
+        """Close at once, which tells the server to stop its work."""
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _wait(self) -> None:
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _fail(self, message: str) -> None:
+        self._error = HttpError(message, sent_nothing=not self.head_done)
+        self.abort()
+        self._wake()
+
+
+class Response:
+    """An answer whose head is there; its body comes by `read_some` or `read_all`."""
+
+    def __init__(self, connection: Connection, pool: "HttpPool") -> None:
+        self._connection: Connection | None = connection
+        self._pool = pool
+        self.status = connection.status
+        self.headers: Mapping[str, str] = connection.headers
+
+    async def read_some(self, timeout: float | None = None) -> bytes:
+        """Return the next bytes of the body, as many as there are; b"" at the end.
+
+        Args:
+            timeout: Seconds to wait for them.
+
+        Raises:
+            HttpError: The answer was cut.
+            TimeoutError: Nothing came in time; the answer can still be read on.
+        """
+        connection = self._connection
+        if connection is None:
+            return b""
+        ready = connection.take()
+        if ready:
+            return ready
+        await self.wait(timeout)
+        return connection.take()
+
+    async def wait(self, timeout: float | None = None) -> None:
+        """Wait until there is more of the body, or its end, and take nothing.
+
+        Raises:
+            HttpError: The answer was cut.
+            TimeoutError: Nothing came within `timeout` seconds.
+        """
+        if self._connection is None:
+            return
+        if timeout is None:
+            await self._connection.wait_body()
+        else:
+            async with asyncio.timeout(timeout):
+                await self._connection.wait_body()
+
+    async def read_all(self, limit: int) -> bytes:
+        """Return the whole body.
+
+        Raises:
+            HttpError: It was cut, or is longer than `limit` bytes.
+        """
+        parts: list[bytes] = []
+        size = 0
+        while part := await self.read_some():
+            size += len(part)
+            if size > limit:
+                raise HttpError(f"its answer is longer than {limit} bytes", sent_nothing=False)
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def close(self) -> None:
+        """Give the connection back; one whose answer has not ended is closed, which cancels the work."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._pool.release(connection)
+
+
+class HttpPool:
+    """Connections to one origin, kept while they are good."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        connect_timeout: float = 5.0,
+        max_idle: int = 256,
+    ) -> None:
+        """Prepare a pool; nothing is connected yet.
+
+        Args:
+            url: Base URL of the server.
+            headers: Sent with every request.
+            connect_timeout: Seconds for TCP and TLS.
+            max_idle: Most connections kept for later.
+
+        Raises:
+            ValueError: A header holds a line break.
+        """
+        self.origin = Origin.of(url)
+        self._idle: list[Connection] = []
+        self._connect_timeout = connect_timeout
+        self._max_idle = max_idle
+        self._tls = ssl.create_default_context() if self.origin.scheme == "https" else None
+        fixed = {"host": self.origin.authority, "accept-encoding": "identity", **headers}
+        self._fixed = _header_lines(fixed)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Sequence[tuple[str, str]] = (),
+        body: bytes = b"",
+        timeout: float | None = None,
+    ) -> Response:
+        """Send a request and wait for the head of its answer.
+
+        A kept connection that turns out to be closed before it brought a byte is replaced once.
+
+        Args:
+            method: "GET" or "POST".
+            path: Below the base URL, with a leading "/".
+            headers: Sent after those of the pool.
+            body: Whole body; JSON.
+            timeout: Seconds to wait for the head.
+
+        Raises:
+            HttpError: There is no answer.
+            TimeoutError: The head did not come in time; the exchange is cancelled.
+            ValueError: A header holds a line break.
+        """
+        head = (
+            f"{method} {self.origin.prefix}{path} HTTP/1.1\r\n{self._fixed}{_header_lines(dict(headers))}"
+            f"content-length: {len(body)}\r\n\r\n"
+        )
+        data = head.encode("latin-1") + body
+        while True:
+            connection = await self._acquire()
+            try:
+                connection.begin(data)
+                if timeout is None:
+                    await connection.wait_head()
+                else:
+                    async with asyncio.timeout(timeout):
+                        await connection.wait_head()
+            except HttpError as error:
+                connection.abort()
+                if connection.reused and error.sent_nothing:
+                    continue
+                raise
+            except BaseException:
+                connection.abort()
+                raise
+            return Response(connection, self)
+
+    def release(self, connection: Connection) -> None:
+        """Take a connection back."""
+        if connection.usable and len(self._idle) < self._max_idle:
+            self._idle.append(connection)
+        else:
+            connection.abort()
+
+    def close(self) -> None:
+        """Close the connections that wait; those in use are closed by their responses."""
+        while self._idle:
+            self._idle.pop().abort()
+        self._max_idle = 0
+
+    async def _acquire(self) -> Connection:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.closed:
+                return connection
+        loop = asyncio.get_running_loop()
+        origin = self.origin
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(loop), origin.host, origin.port, ssl=self._tls
+                )
+        except TimeoutError as error:
+            raise HttpError(
+                f"no connection to {origin.authority} within {self._connect_timeout:g} s", sent_nothing=True
+            ) from error
+        except (OSError, ssl.SSLError) as error:
+            raise HttpError(f"cannot connect to {origin.authority}: {error}", sent_nothing=True) from error
+        return connection
+
+
+def _header_lines(headers: Mapping[str, str]) -> str:
+    for name, value in headers.items():
+        if "\r" in value or "\n" in value or "\0" in value or "\r" in name or "\n" in name:
+            raise ValueError(f"the value of header {name!r} holds a line break")
+    return "".join(f"{name}: {value}\r\n" for name, value in headers.items())

@@ -1,0 +1,177 @@
+"""Backend for any OpenAI-compatible server: vLLM, SGLang, llama.cpp, and providers that speak it."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import cast
+
+import msgspec
+
+from backends.errors import BackendError, BackendOverloaded, BackendRejected, BackendUnavailable
+from backends.http_client import HttpError, HttpPool, Response
+from backends.types import InferenceRequest, Replica
+
+MAX_ANSWER = 64 * 1024 * 1024
+"""Most bytes of a plain answer."""
+
+REJECTED = frozenset({400, 413, 422})
+OVERLOADED = frozenset({429, 503})
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds to wait for an engine.
+
+    Attributes:
+        connect: For TCP and TLS.
+        head: For the status; a plain answer is computed in this time.
+        peek: For the first bytes of a stream, before its status is passed on without them.
+        idle: Between the pieces of a stream.
+    """
+
+    connect: float = 5.0
+    head: float = 600.0
+    peek: float = 10.0
+    idle: float = 300.0
+
+
+class OpenAIServer:
+    """One OpenAI-compatible server."""
+
+    def __init__(self, replica: Replica, timeouts: Timeouts) -> None:
+        """Prepare a pool of connections; nothing is connected yet."""
+        self._replica = replica
+        self._timeouts = timeouts
+        headers = {"content-type": "application/json"}
+        if replica.api_key is not None:
+            headers["authorization"] = f"Bearer {replica.api_key}"
+        self._pool = HttpPool(replica.target, headers=headers, connect_timeout=timeouts.connect)
+
+    async def open(self, request: InferenceRequest) -> "ServerAnswer":
+        """Start `request`; see `Backend.open`."""
+        name = self._replica.name
+        try:
+            response = await self._pool.request(
+                "POST",
+                request.path,
+                headers=tuple(request.headers.items()),
+                body=request.body,
+                timeout=self._timeouts.head,
+            )
+        except HttpError as error:
+            raise BackendUnavailable(f"Replica {name} failed: {error}.", replica=name) from error
+        except TimeoutError as error:
+            raise BackendUnavailable(
+                f"Replica {name} gave no answer within {self._timeouts.head:g} s.", replica=name
+            ) from error
+        try:
+            await self._check(response, stream=request.stream)
+        except BaseException:
+            response.close()
+            raise
+        return ServerAnswer(response, name, self._timeouts.idle)
+
+    async def is_ready(self) -> bool:
+        """Ask `/health`; a server that has no such page is ready when it answers at all."""
+        try:
+            response = await self._pool.request("GET", "/health", timeout=self._timeouts.connect)
+        except (HttpError, TimeoutError):
+            return False
+        response.close()
+        return response.status in {200, 401, 403, 404, 405}
+
+    async def aclose(self) -> None:
+        """Close the kept connections."""
+        self._pool.close()
+
+    async def _check(self, response: Response, *, stream: bool) -> None:
+        """Raise what a bad status stands for; of a stream, await the first bytes for a bounded time."""
+        if response.status != 200:
+            raise await _refusal(response, self._replica.name)
+        if not stream:
+            return
+        try:
+            await response.wait(self._timeouts.peek)
+        except TimeoutError:
+            return  # slow, not dead: the status goes out, and what follows is told in the stream
+        except HttpError as error:
+            name = self._replica.name
+            raise BackendUnavailable(f"Replica {name} failed: {error}.", replica=name) from error
+
+
+class ServerAnswer:
+    """An answer of an OpenAI-compatible server, byte for byte."""
+
+    def __init__(self, response: Response, replica: str, idle_timeout: float) -> None:
+        self._response = response
+        self._replica = replica
+        self._idle_timeout = idle_timeout
+        self._size = 0
+        self.content_type = response.headers.get("content-type", "application/json")
+
+    async def read(self) -> bytes:
+        """Return the next bytes; see `Answer.read`."""
+        try:
+            return await self._response.read_some(self._idle_timeout)
+        except HttpError as error:
+            raise BackendError(f"Replica {self._replica} failed: {error}.", replica=self._replica) from error
+        except TimeoutError as error:
+            raise BackendError(
+                f"Replica {self._replica} sent nothing for {self._idle_timeout:g} s.", replica=self._replica
+            ) from error
+
+    async def aclose(self) -> None:
+        """Let go; see `Answer.aclose`."""
+        self._response.close()
+
+
+async def _refusal(response: Response, replica: str) -> BackendError:
+    """Return the error that a status other than 200 stands for."""
+    status = response.status
+    try:
+        async with asyncio.timeout(10):
+            body = await response.read_all(1024 * 1024)
+    except (HttpError, TimeoutError):
+        body = b""
+    if status in REJECTED:
+        return BackendRejected(
+            f"Replica {replica} refused the request.", replica=replica, status=status, body=body
+        )
+    if status in OVERLOADED:
+        return BackendOverloaded(
+            f"Replica {replica} is overloaded ({status}).",
+            replica=replica,
+            status=status,
+            retry_after=_seconds(response.headers.get("retry-after")),
+        )
+    if status in {401, 403}:
+        hint = "it does not accept our key; check the replica's api_key_env"
+    elif status == 404:
+        hint = "it does not know the path or the model; check the replica's url and the model's served_name"
+    else:
+        hint = error_message(body)[:200] or "it gave no reason"
+    return BackendUnavailable(f"Replica {replica} answered {status}: {hint}.", replica=replica)
+
+
+def error_message(body: bytes) -> str:
+    """Return the message in an engine's error body, "" when there is none.
+
+    Knows `{"error": {"message"}}`, `{"error": "text"}` and `{"message"}`.
+    """
+    try:
+        data: object = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+    inner = _get(data, "error") or data
+    message = _get(inner, "message") or inner
+    return message if isinstance(message, str) else ""
+
+
+def _get(value: object, key: str) -> object:
+    return cast("dict[str, object]", value).get(key) if isinstance(value, dict) else None
+
+
+def _seconds(header: str | None) -> float | None:
+    try:
+        return None if header is None else max(0.0, float(header))
+    except ValueError:
+        return None  # an HTTP date; nobody sends one here

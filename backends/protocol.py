@@ -1,0 +1,52 @@
+"""What the gateway asks of a backend, whatever runs behind it."""
+
+from typing import Protocol
+
+from backends.types import InferenceRequest
+
+
+class Answer(Protocol):
+    """An answer that has begun.
+
+    Attributes:
+        content_type: "application/json", or "text/event-stream" for a stream.
+    """
+
+    content_type: str
+
+    async def read(self) -> bytes:
+        """Return the next bytes as the engine sent them, b"" at the end.
+
+        Raises:
+            BackendError: The engine died, or fell silent, half way.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go. An answer that has not ended is cancelled, and so is the engine's work on it."""
+        ...
+
+
+class Backend(Protocol):
+    """One replica, able to answer."""
+
+    async def open(self, request: InferenceRequest) -> Answer:
+        """Start `request` on the engine.
+
+        Waits for the status and, for a stream, a bounded time for the first bytes, so that an error
+        here means that nothing was sent on and another replica may be tried.
+
+        Raises:
+            BackendUnavailable: Refused, unreachable, hung or misconfigured.
+            BackendOverloaded: It asks us to come again later.
+            BackendRejected: It refuses the request itself.
+        """
+        ...
+
+    async def is_ready(self) -> bool:
+        """Ask the engine whether it can serve; False when it does not answer."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close what is held open."""
+        ...

@@ -1,0 +1,141 @@
+"""Backend for every other provider, through litellm.
+
+litellm takes seconds to import and is needed only where a configuration names it.
+"""
+
+import asyncio
+import importlib
+import os
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from backends.errors import BackendError, BackendOverloaded, BackendRejected, BackendUnavailable
+from backends.types import InferenceRequest, Replica
+
+CHAT_PATH = "/v1/chat/completions"
+
+
+def load_litellm() -> Any:  # noqa: ANN401 - the module ships types that strict checking cannot follow
+    """Import litellm, quiet and without its look-up of prices in the network; takes seconds."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # noqa: TID251 - litellm reads it at import
+    litellm: Any = importlib.import_module("litellm")
+    litellm.telemetry = False
+    litellm.suppress_debug_info = True
+    return litellm
+
+
+class Provider:
+    """A model of a provider that litellm knows."""
+
+    def __init__(self, replica: Replica, *, timeout: float = 600.0) -> None:
+        """Prepare; litellm is imported by the first request, or by `is_ready`."""
+        self._replica = replica
+        self._timeout = timeout
+        self._litellm: Any = None
+
+    async def open(self, request: InferenceRequest) -> "ProviderAnswer":
+        """Start `request`; see `Backend.open`."""
+        name = self._replica.name
+        if request.path != CHAT_PATH:
+            raise BackendUnavailable(f"Replica {name} serves {CHAT_PATH} only.", replica=name)
+        litellm = await self._load()
+        arguments: dict[str, Any] = msgspec.json.decode(request.body)
+        arguments |= {
+            "model": self._replica.upstream_model,
+            "timeout": self._timeout,
+            "num_retries": 0,
+            "max_retries": 0,
+            "drop_params": True,
+        }
+        if self._replica.api_key is not None:
+            arguments["api_key"] = self._replica.api_key
+        if self._replica.target:
+            arguments["api_base"] = self._replica.target
+        try:
+            answer: Any = await litellm.acompletion(**arguments)
+            if not request.stream:
+                return ProviderAnswer(_plain(answer), name, "application/json")
+            chunks = aiter(answer)
+            first: Any = await anext(chunks, None)
+        except Exception as error:
+            raise _refusal(error, name) from error
+        return ProviderAnswer(_events(first, chunks), name, "text/event-stream; charset=utf-8")
+
+    async def is_ready(self) -> bool:
+        """Import litellm; a provider has no health page that costs nothing."""
+        await self._load()
+        return True
+
+    async def aclose(self) -> None:
+        """Do nothing: litellm owns its connections."""
+
+    async def _load(self) -> Any:  # noqa: ANN401
+        if self._litellm is None:
+            self._litellm = await asyncio.to_thread(load_litellm)
+        return self._litellm
+
+
+class ProviderAnswer:
+    """An answer of a provider, as OpenAI's bytes."""
+
+    def __init__(self, pieces: AsyncIterator[bytes], replica: str, content_type: str) -> None:
+        self._pieces = pieces
+        self._replica = replica
+        self.content_type = content_type
+
+    async def read(self) -> bytes:
+        """Return the next bytes; see `Answer.read`."""
+        try:
+            return await anext(self._pieces, b"")
+        except Exception as error:
+            raise BackendError(
+                f"Replica {self._replica} failed in the middle of the answer.", replica=self._replica
+            ) from error
+
+    async def aclose(self) -> None:
+        """Let go; see `Answer.aclose`."""
+        close: Any = getattr(self._pieces, "aclose", None)
+        if close is not None:
+            await close()
+
+
+async def _plain(answer: Any) -> AsyncIterator[bytes]:  # noqa: ANN401
+    yield answer.model_dump_json(exclude_none=True).encode()
+
+
+async def _events(first: Any, chunks: Any) -> AsyncIterator[bytes]:  # noqa: ANN401
+    try:
+        if first is not None:
+            yield _event(first)
+            async for chunk in chunks:
+                yield _event(chunk)
+        yield b"data: [DONE]\n\n"
+    finally:
+        close: Any = getattr(chunks, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def _event(chunk: Any) -> bytes:  # noqa: ANN401
+    return b"data: " + chunk.model_dump_json(exclude_none=True).encode() + b"\n\n"
+
+
+def _refusal(error: Exception, replica: str) -> BackendError:
+    """Return the error that an exception of litellm stands for; its text may hold secrets and stays here."""
+    status: Any = getattr(error, "status_code", None)
+    if status in {400, 413, 422}:
+        message = str(getattr(error, "message", error)).replace("litellm.", "")
+        body = msgspec.json.encode({"error": {"message": message, "type": "invalid_request_error"}})
+        return BackendRejected(
+            f"Replica {replica} refused the request.", replica=replica, status=400, body=body
+        )
+    if status in {429, 503}:
+        return BackendOverloaded(
+            f"Replica {replica} is overloaded ({status}).", replica=replica, status=status
+        )
+    hint = "; it does not accept our key, check the replica's api_key_env" if status in {401, 403} else ""
+    return BackendUnavailable(
+        f"Replica {replica} failed: {type(error).__name__} ({status or 'no status'}){hint}.", replica=replica
+    )

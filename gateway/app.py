@@ -1,0 +1,131 @@
+"""The ASGI application: hot routes as plain ASGI inside FastAPI, the rest as FastAPI routes."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, cast
+
+import msgspec
+from fastapi import Depends, FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+
+from gateway.errors import ErrorAnswer, GatewayError, NotFound, to_answer
+from gateway.health import Health
+from gateway.http import AsgiApp, Receive, Scope, Send
+from gateway.ledger import record_json
+from gateway.pipeline import CHAT_PATH, ChatCompletions, identify
+from gateway.services import Services
+from gateway.telemetry import CONTENT_TYPE
+from policies.errors import PolicyError
+from policies.types import AUTO, Caller
+
+JSON = "application/json"
+
+
+class HotRoutes:
+    """Hands some paths straight to plain ASGI applications, past the routing of the framework."""
+
+    def __init__(self, app: AsgiApp, routes: Mapping[tuple[str, str], AsgiApp]) -> None:
+        """Wrap `app`.
+
+        Args:
+            app: Gets every other request.
+            routes: (method, path) -> application.
+        """
+        self._app = app
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Route one request."""
+        app = self._app
+        if scope["type"] == "http":
+            app = self._routes.get((scope["method"], scope["path"]), app)
+        await app(scope, receive, send)
+
+
+def create_app(services: Services, health: Health) -> FastAPI:
+    """Return the application over running services."""
+    app = FastAPI(title="Flashlane", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.services = services
+    app.add_middleware(HotRoutes, routes={("POST", CHAT_PATH): ChatCompletions(services)})
+    _add_error_handlers(app)
+    _add_api(app, services)
+    _add_operations(app, services, health)
+    return app
+
+
+def _caller(request: Request) -> Caller:
+    return identify(cast("Services", request.app.state.services), request.scope)
+
+
+KnownCaller = Annotated[Caller, Depends(_caller)]
+
+
+def _add_api(app: FastAPI, services: Services) -> None:
+    @app.get("/v1/models")
+    def list_models(caller: KnownCaller) -> Response:  # pyright: ignore[reportUnusedFunction]
+        names = [AUTO, *(name for name in services.models if caller.tenant.may_use(name))]
+        return _json({"object": "list", "data": [_model(name) for name in names]})
+
+    @app.get("/v1/models/{name}")
+    def show_model(name: str, caller: KnownCaller) -> Response:  # pyright: ignore[reportUnusedFunction]
+        if name != AUTO and (name not in services.models or not caller.tenant.may_use(name)):
+            raise NotFound(f"The model {name!r} does not exist, or you may not use it.", param="model")
+        return _json(_model(name))
+
+    @app.get("/v1/requests/{request_id}")
+    async def show_request(request_id: str, caller: KnownCaller) -> Response:  # pyright: ignore[reportUnusedFunction]
+        record = await services.ledger.find(request_id, tenant=caller.tenant.name)
+        if record is None:
+            raise NotFound(f"There is no request {request_id!r} of tenant {caller.tenant.name!r}.")
+        return Response(record_json(record), media_type=JSON)
+
+
+def _add_operations(app: FastAPI, services: Services, health: Health) -> None:
+    @app.get("/health/liveliness")
+    def live() -> Response:  # pyright: ignore[reportUnusedFunction]
+        return _json({"status": "alive"})
+
+    @app.get("/health/readiness")
+    async def ready() -> Response:  # pyright: ignore[reportUnusedFunction]
+        report = await health.report()
+        return _json(report.as_json(), 200 if report.ready else 503)
+
+    @app.get("/health")
+    async def detail() -> Response:  # pyright: ignore[reportUnusedFunction]
+        return _json((await health.report()).as_json())
+
+    @app.get("/metrics")
+    def metrics() -> Response:  # pyright: ignore[reportUnusedFunction]
+        return Response(services.telemetry.render(), media_type=CONTENT_TYPE)
+
+
+def _add_error_handlers(app: FastAPI) -> None:
+    async def known(_request: Request, error: Exception) -> Response:
+        return _error(to_answer(error))
+
+    async def framework(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        what = "No such page" if status == 404 else f"{request.method} is not allowed on"
+        return _error(
+            ErrorAnswer(status, f"{what}: {request.url.path}", "invalid_request_error", "not_found")
+        )
+
+    handlers: Mapping[type[Exception], Callable[..., object]] = {
+        GatewayError: known,
+        PolicyError: known,
+        HTTPException: framework,
+        Exception: known,
+    }
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)  # pyright: ignore[reportArgumentType]
+
+
+def _model(name: str) -> dict[str, object]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "flashlane"}
+
+
+def _json(value: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type=JSON)
+
+
+def _error(answer: ErrorAnswer) -> Response:
+    return Response(answer.body(), answer.status, dict(answer.headers), JSON)

@@ -1,0 +1,303 @@
+"""`flashlane.yaml`: its schema, and the plain values that the rest of the program gets from it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from backends.types import EngineFlavour, Pool, Replica, ReplicaKind
+from gateway.errors import ConfigInvalid
+from policies.cost import prices_of_gpu
+from policies.types import AUTO, FLASH, STANDARD, ModelFacts, Prices
+from policies.validation import describe
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+HttpUrl = Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")]
+Usd = Annotated[Decimal, Field(ge=0)]
+MIB = 1024 * 1024
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ServerSection(_Section):
+    """Where the gateway listens."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535, description="0 takes any free port.")
+    workers: Literal[1] = Field(default=1, description="Run more processes to use more cores.")
+    admin_key_env: str = "FLASHLANE_ADMIN_KEY"
+    max_body_bytes: int = Field(default=32 * MIB, gt=0)
+
+
+class _Address(_Section):
+    """A URL, or the variable that holds it: one with a password does not belong in a file."""
+
+    url: str | None = None
+    url_env: str | None = Field(default=None, min_length=1, description="Names the variable with the URL.")
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if (self.url is None) == (self.url_env is None):
+            raise ValueError("give exactly one of url, url_env")
+        return self
+
+    def resolve(self, key: str, secrets: Mapping[str, str]) -> str:
+        """Return the URL.
+
+        Raises:
+            ConfigInvalid: The variable is not set.
+        """
+        return self.url or _secret(key, self.url_env, secrets) or ""
+
+
+class RedisSection(_Address):
+    """Shared state."""
+
+    url: Annotated[str, Field(pattern=r"^(rediss?|unix)://.+")] | None = None
+
+
+class LedgerSection(_Address):
+    """Where a request's record is kept."""
+
+    url: Annotated[str, Field(pattern=r"^(sqlite|postgresql)(\+\w+)?://.*")] | None = None
+
+
+class TokenPrices(_Section):
+    """USD per million tokens."""
+
+    hit: Usd
+    miss: Usd
+    output: Usd
+
+
+class GpuPrices(_Section):
+    """An own machine: what it costs, and what it does."""
+
+    gpu_hour: Annotated[Decimal, Field(ge=0, description="USD an hour, the whole machine.")]
+    throughput: Annotated[Decimal, Field(gt=0, description="Input and output tokens a second when busy.")]
+
+
+class GsmSection(_Section):
+    """Grouped Sequential Memory; see docs/glossary.md."""
+
+    group_size: int = Field(default=512, gt=0)
+    max_groups: int = Field(default=64, gt=0)
+    rebuild_threshold: float = Field(default=0.3, ge=0.0, le=1.0)
+
+
+class ReplicaSection(_Section):
+    """One server. Exactly one of `url`, `litellm` and `embedded`."""
+
+    url: HttpUrl | None = Field(default=None, description="An OpenAI-compatible server, without /v1.")
+    litellm: str | None = Field(default=None, min_length=1, description="A model in litellm's spelling.")
+    embedded: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A model of `flashlane models list`, or the path of a GGUF file.",
+    )
+    api_key_env: str | None = Field(
+        default=None, min_length=1, description="Names the variable with the key."
+    )
+    api_base: HttpUrl | None = Field(
+        default=None, description="With `litellm`: another address of the provider."
+    )
+    engine: EngineFlavour | None = Field(default=None, description="With `url`: what runs there.")
+    threads: int | None = Field(default=None, gt=0, description="With `embedded`: CPU threads.")
+    slots: int = Field(
+        default=2, gt=0, description="With `embedded`: requests at once; they share `context`."
+    )
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        given = [key for key in ("url", "litellm", "embedded") if getattr(self, key) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"give exactly one of url, litellm, embedded; found {', '.join(given) or 'none'}"
+            )
+        return self
+
+
+class PoolSection(_Section):
+    """Replicas alike."""
+
+    name: Name
+    role: Literal["latency", "throughput", "any"] = "any"
+    speculation: bool = False
+    max_concurrency: int | None = Field(default=None, gt=0)
+    replicas: list[ReplicaSection] = Field(min_length=1)
+
+
+class ModelSection(_Section):
+    """One model and where it runs."""
+
+    served_name: str = Field(min_length=1, description="The `model` that the engines are asked for.")
+    context: int | None = Field(default=None, gt=0, description="Longest input plus output, tokens.")
+    prices: TokenPrices | GpuPrices | None = None
+    gsm: GsmSection | None = None
+    pools: list[PoolSection] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _pools_differ(self) -> Self:
+        names = [pool.name for pool in self.pools]
+        double = sorted({name for name in names if names.count(name) > 1})
+        if double:
+            raise ValueError(f"two pools are called {double[0]!r}; give each its own name")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedEngine:
+    """An engine that Flashlane runs itself: for which replica, which model file, and how."""
+
+    replica: str
+    source: str
+    model: ModelSection
+    section: ReplicaSection
+
+
+class Config(_Section):
+    """The whole file."""
+
+    server: ServerSection = Field(default_factory=ServerSection)
+    redis: RedisSection | None = Field(default=None, description="Left out: an embedded Valkey is started.")
+    ledger: LedgerSection | None = Field(default=None, description="Left out: SQLite in the state folder.")
+    models: dict[Name, ModelSection]
+    tenants: Path | None = Field(default=None, description="Left out: `tenants` in the state folder.")
+
+    @model_validator(mode="after")
+    def _has_both_models(self) -> Self:
+        missing = [name for name in (FLASH, STANDARD) if name not in self.models]
+        if missing:
+            raise ValueError(f"models must have {FLASH!r} and {STANDARD!r}; {missing[0]!r} is missing")
+        if AUTO in self.models:
+            raise ValueError(f"models may not define {AUTO!r}: it means that Flashlane decides")
+        return self
+
+    def facts(self) -> dict[str, ModelFacts]:
+        """Return what decisions need to know, by model."""
+        return {name: ModelFacts(name, model.context) for name, model in self.models.items()}
+
+    def prices(self) -> dict[str, Prices]:
+        """Return the prices, by model; nothing where none is stated."""
+        return {name: _prices(model.prices) for name, model in self.models.items()}
+
+    def not_enforced(self) -> list[str]:
+        """Name the keys in this file that this version reads but does not act on."""
+        found: list[str] = []
+        for name, model in self.models.items():
+            if model.gsm is not None:
+                found.append(f"models.{name}.gsm")
+            for pool in model.pools:
+                found += [
+                    f"models.{name}.pools.{pool.name}.{key}"
+                    for key in ("role", "speculation", "max_concurrency")
+                    if key in pool.model_fields_set
+                ]
+        return found
+
+    def embedded(self) -> list[EmbeddedEngine]:
+        """Return the engines that this configuration asks Flashlane to run itself."""
+        return [
+            EmbeddedEngine(_replica_name(name, pool, index), section.embedded, model, section)
+            for name, model in self.models.items()
+            for pool in model.pools
+            for index, section in enumerate(pool.replicas)
+            if section.embedded is not None
+        ]
+
+    def pools(
+        self, secrets: Mapping[str, str], embedded_urls: Mapping[str, str]
+    ) -> dict[str, tuple[Pool, ...]]:
+        """Return the pools, by model.
+
+        Args:
+            secrets: Where the variables named by `api_key_env` are looked up.
+            embedded_urls: Base URL of each engine of `embedded()`, by replica name.
+
+        Raises:
+            ConfigInvalid: Such a variable is not set.
+        """
+
+        def pool_of(name: str, model: ModelSection, pool: PoolSection) -> Pool:
+            replicas = tuple(
+                _replica(_replica_name(name, pool, index), model, section, secrets, embedded_urls)
+                for index, section in enumerate(pool.replicas)
+            )
+            return Pool(pool.name, pool.role, replicas, pool.speculation, pool.max_concurrency)
+
+        return {
+            name: tuple(pool_of(name, model, pool) for pool in model.pools)
+            for name, model in self.models.items()
+        }
+
+
+def load_config(path: Path) -> Config:
+    """Read and check a configuration; relative paths in it are relative to its folder.
+
+    Raises:
+        ConfigInvalid: With every fault, each with its path in the file.
+    """
+    try:
+        data: Any = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigInvalid(f"{path}: {error}") from error
+    if not isinstance(data, dict):
+        raise ConfigInvalid(f"{path}: expected a mapping with the key 'models', found {type(data).__name__}.")
+    try:
+        config = Config.model_validate(data)
+    except ValidationError as error:
+        raise ConfigInvalid("\n".join(f"{path}: {fault}" for fault in describe(error, Config))) from error
+    if config.tenants is not None:
+        config = config.model_copy(update={"tenants": path.parent / config.tenants})
+    return config
+
+
+def _prices(section: TokenPrices | GpuPrices | None) -> Prices:
+    match section:
+        case None:
+            return Prices()
+        case TokenPrices():
+            return Prices(hit=section.hit, miss=section.miss, output=section.output)
+        case GpuPrices():
+            return prices_of_gpu(usd_per_hour=section.gpu_hour, tokens_per_second=section.throughput)
+
+
+def _replica_name(model: str, pool: PoolSection, index: int) -> str:
+    return f"{model}/{pool.name}/{index}"
+
+
+def _replica(
+    name: str,
+    model: ModelSection,
+    section: ReplicaSection,
+    secrets: Mapping[str, str],
+    embedded_urls: Mapping[str, str],
+) -> Replica:
+    api_key = _secret(f"replica {name}", section.api_key_env, secrets)
+    if section.litellm is not None:
+        return Replica(
+            name, ReplicaKind.LITELLM, section.api_base or "", section.litellm, EngineFlavour.GENERIC, api_key
+        )
+    if section.embedded is not None:
+        url, flavour = embedded_urls[name], EngineFlavour.LLAMA_CPP
+    else:
+        url, flavour = section.url or "", section.engine or EngineFlavour.GENERIC
+    return Replica(name, ReplicaKind.OPENAI, url.rstrip("/"), model.served_name, flavour, api_key)
+
+
+def _secret(user: str, variable: str | None, secrets: Mapping[str, str]) -> str | None:
+    if variable is None:
+        return None
+    value = secrets.get(variable)
+    if not value:
+        raise ConfigInvalid(
+            f"{user}: the variable {variable} is not set, and its value is needed. "
+            f"Set it: export {variable}=..."
+        )
+    return value

@@ -1,0 +1,144 @@
+"""What can go wrong in the gateway, and the one table that turns any error into OpenAI's shape.
+
+* GatewayError
+  - ConfigInvalid        the configuration is wrong; nothing was started
+  - StartFailed          a part could not be started; what had been started was stopped
+  - LedgerUnavailable    records cannot be written or read
+  - RequestError         the client's request is wrong
+    - KeyMissing         no API key came with it
+    - BodyInvalid        the body is not what the endpoint takes
+    - BodyTooLarge       the body is over the limit
+    - NotFound           there is no such page or request
+  - ClientLeft           the client closed its connection; nobody is there to be told
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from backends.errors import BackendError, BackendOverloaded, BackendRejected, BackendUnavailable
+from backends.openai_server import error_message
+from policies.errors import InputTooLong, UnknownKey, UnknownModel
+
+
+class GatewayError(Exception):
+    """Base of all errors of this package."""
+
+
+class ConfigInvalid(GatewayError):
+    """The configuration is wrong; nothing was started."""
+
+
+class StartFailed(GatewayError):
+    """A part could not be started; what had been started was stopped."""
+
+
+class LedgerUnavailable(GatewayError):
+    """Records cannot be written or read."""
+
+
+class ClientLeft(GatewayError):
+    """The client closed its connection; nobody is there to be told."""
+
+
+class RequestError(GatewayError):
+    """The client's request is wrong.
+
+    Attributes:
+        param: The field that is wrong, as a path; None when it is not one field.
+    """
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class KeyMissing(RequestError):
+    """No API key came with the request."""
+
+
+class BodyInvalid(RequestError):
+    """The body is not what the endpoint takes."""
+
+
+class BodyTooLarge(RequestError):
+    """The body is over the limit."""
+
+
+class NotFound(RequestError):
+    """There is no such page or request."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorAnswer:
+    """An error as OpenAI's clients read it."""
+
+    status: int
+    message: str
+    type: str
+    code: str | None = None
+    param: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def body(self) -> bytes:
+        """Return the JSON body."""
+        inner = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return msgspec.json.encode({"error": inner})
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    status: int
+    type: str
+    code: str | None
+
+
+TABLE: Mapping[type[Exception], _Row] = {
+    KeyMissing: _Row(401, "invalid_request_error", "invalid_api_key"),
+    UnknownKey: _Row(401, "invalid_request_error", "invalid_api_key"),
+    BodyInvalid: _Row(400, "invalid_request_error", None),
+    BodyTooLarge: _Row(413, "invalid_request_error", "request_too_large"),
+    NotFound: _Row(404, "invalid_request_error", "not_found"),
+    UnknownModel: _Row(404, "invalid_request_error", "model_not_found"),
+    InputTooLong: _Row(400, "invalid_request_error", "context_length_exceeded"),
+    BackendRejected: _Row(400, "invalid_request_error", None),
+    BackendOverloaded: _Row(503, "server_error", "server_is_overloaded"),
+    BackendUnavailable: _Row(503, "server_error", "model_unavailable"),
+    BackendError: _Row(502, "server_error", "upstream_error"),
+    LedgerUnavailable: _Row(503, "server_error", "ledger_unavailable"),
+}
+"""The most specific class wins; what is not here is a 500 whose message stays in the log."""
+
+
+def to_answer(error: Exception) -> ErrorAnswer:
+    """Return what the client is told of an error."""
+    if isinstance(error, BackendRejected):
+        return _rejected(error)
+    row = next((TABLE[cls] for cls in type(error).__mro__ if cls in TABLE), None)
+    if row is None:
+        text = "Flashlane failed; the log has more under the request id."
+        return ErrorAnswer(500, text, "server_error", "internal_error")
+    param = "model" if isinstance(error, UnknownModel) else getattr(error, "param", None)
+    answer = ErrorAnswer(row.status, str(error), row.type, row.code, param)
+    return _overloaded(error, answer) if isinstance(error, BackendOverloaded) else answer
+
+
+def _overloaded(error: BackendOverloaded, answer: ErrorAnswer) -> ErrorAnswer:
+    """Say when to come again, and pass a rate limit on as one."""
+    seconds = 1 if error.retry_after is None else max(1, round(error.retry_after))
+    answer = replace(answer, headers={"retry-after": str(seconds)})
+    if error.status == 429:
+        return replace(answer, status=429, type="rate_limit_error", code="rate_limit_exceeded")
+    return answer
+
+
+CONTEXT_SIGNS = ("context length", "context size", "context_length", "exceed_context_size", "maximum context")
+
+
+def _rejected(error: BackendRejected) -> ErrorAnswer:
+    """Return the engine's own words, in OpenAI's shape."""
+    message = error_message(error.body) or f"The engine refused the request ({error.status})."
+    text = error.body.decode("utf-8", "replace").lower()
+    code = "context_length_exceeded" if any(sign in text for sign in CONTEXT_SIGNS) else None
+    return ErrorAnswer(error.status, message, "invalid_request_error", code)

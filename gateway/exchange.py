@@ -1,0 +1,126 @@
+"""One request on its way through the pipeline: what is known of it so far, and its record at the end."""
+
+import secrets
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+from backends.fleet import Member
+from backends.types import Usage
+from classifier.types import ComplexityEstimate
+from gateway.clock import Clock
+from gateway.records import RequestRecord, Status
+from gateway.streaming import StreamState
+from gateway.wire import ChatRequest
+from policies.cost import cost_usd
+from policies.types import Caller, Decision, Prices
+
+HEADER = "x-flashlane-"
+
+
+def new_request_id(created_ms: int) -> str:
+    """Return an id that grows with time, as UUID version 7 does (RFC 9562)."""
+    return f"req_{created_ms:012x}{secrets.token_hex(10)}"
+
+
+@dataclass(slots=True)
+class Exchange:
+    """What is known of one request; filled in step by step by the pipeline."""
+
+    clock: Clock
+    endpoint: str
+    id: str = ""
+    created_ms: int = 0
+    started: float = 0.0
+    caller: Caller | None = None
+    chat: ChatRequest | None = None
+    estimate: ComplexityEstimate | None = None
+    decision: Decision | None = None
+    member: Member | None = None
+    model: str = ""
+    attempts: int = 0
+    notes: list[str] = field(default_factory=list[str])
+    asked: float | None = None
+    first_token: float | None = None
+    usage: Usage | None = None
+    stream_state: StreamState | None = None
+    settled: bool = False
+
+    def __post_init__(self) -> None:
+        self.started = self.clock.monotonic()
+        self.created_ms = int(self.clock.now().timestamp() * 1000)
+        self.id = new_request_id(self.created_ms)
+
+    @property
+    def reason(self) -> str:
+        """What decided, and that it had to fall back when it did."""
+        if self.decision is None:
+            return ""
+        if self.model and self.model != self.decision.model:
+            return f"{self.decision.reason};fallback:{self.decision.model}"
+        return self.decision.reason
+
+    def final_usage(self) -> Usage:
+        """Return the tokens used: the engine's count, else ours of what was seen, marked as estimated."""
+        if self.usage is not None:
+            return self.usage
+        if self.stream_state is None or self.chat is None:
+            return Usage()
+        if self.stream_state.usage is not None:
+            return self.stream_state.usage
+        return Usage(self.chat.input_tokens(), 0, self.stream_state.tokens_seen, estimated=True)
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers that say why; those of an answer's end are not among them."""
+        found = {HEADER + "request-id": self.id}
+        if self.decision is not None:
+            found[HEADER + "reason"] = quote(self.reason, safe=" :;<>=.,/-_()'")
+        if self.estimate is not None:
+            found[HEADER + "complexity"] = f"{self.estimate.score:.4f}"
+        if self.member is not None:
+            found[HEADER + "model"] = self.model
+            found[HEADER + "pool"] = self.member.pool
+            found[HEADER + "replica"] = self.member.replica.name
+            found[HEADER + "overhead-ms"] = f"{self.overhead_ms():.3f}"
+        return found
+
+    def overhead_ms(self) -> float:
+        """Return how long it took until the engine was asked; so far, when it was not."""
+        asked = self.asked if self.asked is not None else self.clock.monotonic()
+        return (asked - self.started) * 1000
+
+    def record(self, status: Status, http_status: int, error: str, prices: Prices) -> RequestRecord:
+        """Return the record of this request; the tenant must be known."""
+        if self.caller is None:
+            raise ValueError("a request without a tenant has no record")
+        usage, estimate, member = self.final_usage(), self.estimate, self.member
+        first = self.first_token
+        return RequestRecord(
+            id=self.id,
+            created_ms=self.created_ms,
+            tenant=self.caller.tenant.name,
+            key_name=self.caller.key_name,
+            endpoint=self.endpoint,
+            model_requested=self.chat.model[:256] if self.chat else "",
+            model=self.model,
+            pool=member.pool if member else "",
+            replica=member.replica.name if member else "",
+            reason=self.reason[:512],
+            trace=(*(self.decision.trace if self.decision else ()), *self.notes),
+            complexity=estimate.score if estimate else None,
+            domain=estimate.domain if estimate else "",
+            task=estimate.task if estimate else "",
+            classifier_version=estimate.model_version if estimate else "",
+            stream=self.chat.stream if self.chat else False,
+            status=status,
+            http_status=http_status,
+            error=error,
+            attempts=self.attempts,
+            prompt_tokens=usage.prompt,
+            cached_tokens=usage.cached,
+            completion_tokens=usage.completion,
+            usage_estimated=usage.estimated,
+            ttft_ms=None if first is None else (first - self.started) * 1000,
+            total_ms=(self.clock.monotonic() - self.started) * 1000,
+            overhead_ms=self.overhead_ms(),
+            cost_usd=cost_usd(prices, prompt=usage.prompt, cached=usage.cached, completion=usage.completion),
+        )

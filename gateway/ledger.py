@@ -1,0 +1,262 @@
+"""The ledger: a record a request, durable before the client sees the end of its answer.
+
+One thread writes. It takes all that has come in while the last commit ran and commits it together
+(group commit), so that the cost of a disk flush is shared by the requests that wait for it.
+SQLite by default, PostgreSQL by URL.
+"""
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from decimal import Decimal
+from typing import Any, cast
+
+import msgspec
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Engine,
+    Float,
+    Index,
+    Insert,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+    insert,
+    select,
+)
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from gateway.errors import LedgerUnavailable
+from gateway.records import RequestRecord
+
+log = logging.getLogger(__name__)
+
+MAX_BATCH = 512
+"""Most records a commit."""
+
+NANO = Decimal(1_000_000_000)
+
+metadata = MetaData()
+requests_table = Table(
+    "requests",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("tenant", String(64), nullable=False),
+    Column("key_name", String(64), nullable=False),
+    Column("endpoint", String(64), nullable=False),
+    Column("model_requested", String(256), nullable=False),
+    Column("model", String(64), nullable=False),
+    Column("pool", String(64), nullable=False),
+    Column("replica", String(256), nullable=False),
+    Column("reason", String(512), nullable=False),
+    Column("trace", JSON, nullable=False),
+    Column("complexity", Float),
+    Column("domain", String(64), nullable=False),
+    Column("task", String(64), nullable=False),
+    Column("classifier_version", String(64), nullable=False),
+    Column("stream", Boolean, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("http_status", Integer, nullable=False),
+    Column("error", String(64), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("completion_tokens", BigInteger, nullable=False),
+    Column("usage_estimated", Boolean, nullable=False),
+    Column("ttft_ms", Float),
+    Column("total_ms", Float, nullable=False),
+    Column("overhead_ms", Float, nullable=False),
+    Column("cost_nano_usd", BigInteger, nullable=False, comment="USD x 1e-9: exact, and quick to add up"),
+    Index("requests_by_tenant", "tenant", "created_ms"),
+)
+
+
+class Ledger:
+    """Writes and reads records."""
+
+    def __init__(self, url: str) -> None:
+        """Open the database and make its tables.
+
+        Args:
+            url: An SQLAlchemy URL; `postgresql://` is spoken with psycopg.
+
+        Raises:
+            LedgerUnavailable: It cannot be opened; the message names it, without its password.
+        """
+        self._engine = _open(url)
+        self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._write, name="ledger", daemon=True)
+        self._thread.start()
+
+    def record(self, record: RequestRecord) -> asyncio.Future[None]:
+        """Hand a record to the writer.
+
+        Returns:
+            Done when the record is durable; fails with `LedgerUnavailable` when it could not be
+            written. It is then in the log. Need not be awaited.
+        """
+        future = asyncio.get_running_loop().create_future()
+        future.add_done_callback(_retrieve)
+        self._queue.put(_Entry(record, future))
+        return future
+
+    async def find(self, request_id: str, *, tenant: str) -> RequestRecord | None:
+        """Return a record of `tenant`; None when it has no such request.
+
+        Raises:
+            LedgerUnavailable: The database cannot be read.
+        """
+        return await asyncio.to_thread(self._find, request_id, tenant)
+
+    async def is_ready(self) -> bool:
+        """Tell whether the database answers."""
+        try:
+            await asyncio.to_thread(self._find, "", "")
+        except LedgerUnavailable:
+            return False
+        return True
+
+    async def aclose(self) -> None:
+        """Write what is still waiting, then close."""
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+        self._engine.dispose()
+
+    def _find(self, request_id: str, tenant: str) -> RequestRecord | None:
+        query = select(requests_table).where(
+            requests_table.c.id == request_id, requests_table.c.tenant == tenant
+        )
+        try:
+            with self._engine.connect() as connection:
+                row = connection.execute(query).mappings().one_or_none()
+        except SQLAlchemyError as error:
+            raise LedgerUnavailable(f"The ledger cannot be read: {_cause(error)}.") from error
+        return None if row is None else _record(dict(row))
+
+    def _write(self) -> None:
+        """Run the writer's thread: commit batch after batch until it is told to stop."""
+        statement = insert(requests_table)
+        running = True
+        while running:
+            batch = [self._queue.get()]
+            while len(batch) < MAX_BATCH and not self._queue.empty():
+                batch.append(self._queue.get())
+            running = None not in batch
+            entries = [entry for entry in batch if entry is not None]
+            if entries:
+                self._commit(statement, entries)
+
+    def _commit(self, statement: Insert, entries: "Sequence[_Entry]") -> None:
+        """Write entries together; where that fails, one by one, so that a bad one spoils no other."""
+        try:
+            with self._engine.begin() as connection:
+                connection.execute(statement, [_row(entry.record) for entry in entries])
+        except SQLAlchemyError as error:
+            if len(entries) > 1:
+                for entry in entries:
+                    self._commit(statement, [entry])
+                return
+            cause, text = _cause(error), msgspec.json.encode(_row(entries[0].record)).decode()
+            log.error("The ledger did not take a record (%s): %s", cause, text)  # noqa: TRY400
+            _tell(entries, LedgerUnavailable(f"The ledger cannot be written: {cause}."))
+        else:
+            _tell(entries, None)
+
+
+class _Entry:
+    """A record on its way, and who waits for it."""
+
+    __slots__ = ("future", "loop", "record")
+
+    def __init__(self, record: RequestRecord, future: asyncio.Future[None]) -> None:
+        self.record = record
+        self.future = future
+        self.loop = future.get_loop()
+
+
+def _tell(entries: Sequence[_Entry], error: LedgerUnavailable | None) -> None:
+    """Wake those who wait, with one call into each event loop."""
+
+    def wake(waiting: Sequence[_Entry]) -> None:
+        for entry in waiting:
+            if entry.future.done():
+                continue
+            if error is None:
+                entry.future.set_result(None)
+            else:
+                entry.future.set_exception(error)
+
+    for loop in {entry.loop for entry in entries}:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(wake, [entry for entry in entries if entry.loop is loop])
+
+
+def _retrieve(future: asyncio.Future[None]) -> None:
+    """Look at the outcome, so that nobody is warned of one that no one awaited."""
+    if not future.cancelled():
+        future.exception()
+
+
+def _open(url: str) -> Engine:
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise LedgerUnavailable(
+            "ledger.url is not a database URL, such as sqlite:///flashlane.db."
+        ) from error
+    if parsed.drivername == "postgresql":
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    shown = parsed.render_as_string(hide_password=True)
+    try:
+        engine = create_engine(parsed, pool_pre_ping=parsed.drivername.startswith("postgresql"))
+        if engine.dialect.name == "sqlite":
+            event.listen(engine, "connect", _prepare_sqlite)
+        metadata.create_all(engine)
+    except (SQLAlchemyError, ImportError) as error:
+        raise LedgerUnavailable(f"The ledger {shown} cannot be opened: {_cause(error)}.") from error
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _entry: ConnectionPoolEntry) -> None:  # noqa: ANN401 - a DBAPI connection
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _cause(error: Exception) -> str:
+    """Return what the database said, without the statement and its values."""
+    return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+
+
+_FIELDS = tuple(field.name for field in fields(RequestRecord))
+
+
+def _row(record: RequestRecord) -> dict[str, object]:
+    row = {name: getattr(record, name) for name in _FIELDS}
+    row["trace"] = list(record.trace)
+    row["cost_nano_usd"] = int(row.pop("cost_usd") * NANO)
+    return row
+
+
+def _record(row: dict[str, Any]) -> RequestRecord:
+    row["trace"] = tuple(cast("list[str]", row["trace"]))
+    row["cost_usd"] = Decimal(row.pop("cost_nano_usd")) / NANO
+    return RequestRecord(**row)
+
+
+def record_json(record: RequestRecord) -> bytes:
+    """Return a record as JSON; money as a decimal string."""
+    return msgspec.json.encode(asdict(record) | {"cost_usd": f"{record.cost_usd:.9f}"})

@@ -1,0 +1,35 @@
+"""What every request works with; made once at the start."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from backends.fleet import Fleet
+from classifier.model import Classifier
+from gateway.clock import Clock
+from gateway.ledger import Ledger
+from gateway.telemetry import Telemetry
+from policies.recent_scores import RecentScores
+from policies.tenants import TenantBook
+from policies.types import ModelTable, Prices
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of a running gateway.
+
+    Attributes:
+        models: What decisions need to know of every model.
+        prices: Of every model.
+        max_body_bytes: Longest request body.
+    """
+
+    clock: Clock
+    tenants: TenantBook
+    classifier: Classifier
+    scores: RecentScores
+    fleet: Fleet
+    ledger: Ledger
+    telemetry: Telemetry
+    models: ModelTable
+    prices: Mapping[str, Prices]
+    max_body_bytes: int

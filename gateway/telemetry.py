@@ -1,0 +1,113 @@
+"""Prometheus metrics. Labels are bounded: tenants, models and replicas come from the configuration."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from backends.fleet import Fleet
+from gateway.records import RequestRecord
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+OVERHEAD_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5)
+UNKNOWN = ""
+
+
+class Telemetry:
+    """What the gateway counts and times."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        registry = self._registry
+        self._requests = Counter(
+            "flashlane_requests",
+            "Requests by outcome.",
+            ("tenant", "model", "status", "code"),
+            registry=registry,
+        )
+        self._decisions = Counter(
+            "flashlane_decisions", "Decisions by rule.", ("tenant", "model", "rule"), registry=registry
+        )
+        self._tokens = Counter(
+            "flashlane_tokens",
+            "Tokens by kind: prompt (cached ones included), cached, completion.",
+            ("tenant", "model", "kind"),
+            registry=registry,
+        )
+        self._cost = Counter("flashlane_cost_usd", "Cost in USD.", ("tenant", "model"), registry=registry)
+        self._total = Histogram(
+            "flashlane_request_duration_seconds",
+            "From the request to the end of its answer.",
+            ("model",),
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self._ttft = Histogram(
+            "flashlane_time_to_first_token_seconds",
+            "From the request to the first token of a stream.",
+            ("model",),
+            buckets=SECONDS,
+            registry=registry,
+        )
+        self._overhead = Histogram(
+            "flashlane_overhead_seconds",
+            "From the request until the engine is asked.",
+            buckets=OVERHEAD_SECONDS,
+            registry=registry,
+        )
+        self._upstream_errors = Counter(
+            "flashlane_upstream_errors",
+            "Answers that a replica could not start or finish.",
+            ("replica", "kind"),
+            registry=registry,
+        )
+        self._refused = Counter(
+            "flashlane_refused", "Requests refused before a tenant was known.", ("code",), registry=registry
+        )
+        self._ledger_errors = Counter(
+            "flashlane_ledger_errors",
+            "Records that could not be written; they are in the log.",
+            registry=registry,
+        )
+
+    def watch(self, fleet: Fleet) -> None:
+        """Show what is in flight on every replica."""
+        gauge = Gauge(
+            "flashlane_in_flight",
+            "Requests on a replica now.",
+            ("model", "pool", "replica"),
+            registry=self._registry,
+        )
+        for model, member in fleet.members():
+            child = gauge.labels(model, member.pool, member.replica.name)
+            child.set_function(lambda member=member: float(member.in_flight))
+
+    def settled(self, record: RequestRecord) -> None:
+        """Count one request whose tenant is known."""
+        tenant, model = record.tenant, record.model
+        self._requests.labels(tenant, model, record.status, record.error).inc()
+        self._overhead.observe(record.overhead_ms / 1000)
+        if not model:
+            return
+        self._decisions.labels(tenant, model, record.reason.partition(":")[0]).inc()
+        self._tokens.labels(tenant, model, "prompt").inc(record.prompt_tokens)
+        self._tokens.labels(tenant, model, "cached").inc(record.cached_tokens)
+        self._tokens.labels(tenant, model, "completion").inc(record.completion_tokens)
+        self._cost.labels(tenant, model).inc(float(record.cost_usd))
+        self._total.labels(model).observe(record.total_ms / 1000)
+        if record.ttft_ms is not None:
+            self._ttft.labels(model).observe(record.ttft_ms / 1000)
+
+    def refused(self, code: str) -> None:
+        """Count one request that was refused before its tenant was known."""
+        self._refused.labels(code).inc()
+
+    def upstream_failed(self, replica: str, error: Exception) -> None:
+        """Count one answer that a replica could not start or finish."""
+        self._upstream_errors.labels(replica, type(error).__name__).inc()
+
+    def ledger_failed(self) -> None:
+        """Count one record that could not be written."""
+        self._ledger_errors.inc()
+
+    def render(self) -> bytes:
+        """Return the text that Prometheus reads."""
+        return generate_latest(self._registry)

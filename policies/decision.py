@@ -1,0 +1,158 @@
+"""The decision: which model answers, and why. Pure; it reads nothing but its arguments."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from policies.errors import InputTooLong, UnknownModel
+from policies.types import AUTO, FLASH, STANDARD, Ask, Decision, Hardness, Mode, ModelTable, Tenant
+
+OUTPUT_RESERVE = 256
+"""Tokens kept free for the answer when the client names no `max_tokens`."""
+
+
+def needs_estimate(ask_model: str, tenant: Tenant) -> bool:
+    """Tell whether `decide` will look at the hardness of the request."""
+    return ask_model == AUTO and tenant.routing.mode is Mode.AUTO
+
+
+def decide(
+    ask: Ask, hardness: Hardness | None, tenant: Tenant, models: ModelTable, *, cut: float
+) -> Decision:
+    """Choose the model for a request.
+
+    Rules come first: a forced model, the tenant's mode, the context rule, risk domains, keywords.
+    Else the tenant's hardest `standard_share` goes to standard: those with a score above `cut`.
+
+    Args:
+        ask: The request.
+        hardness: The classifier's word; may be None where `needs_estimate` is false.
+        tenant: Whose request it is.
+        models: Every configured model.
+        cut: The (1 - standard_share) quantile of the tenant's recent scores.
+
+    Raises:
+        UnknownModel: The model is not configured, or the tenant may not use it.
+        InputTooLong: The tenant's context rule says `reject`.
+    """
+    trace: list[str] = []
+    limit = tenant.context.max_input_tokens
+    over = limit is not None and ask.input_tokens > limit
+    if over and tenant.context.on_overflow == "reject":
+        raise InputTooLong(
+            f"The input has about {ask.input_tokens} tokens; tenant {tenant.name!r} may send at most {limit}."
+        )
+    case = _Case(ask, hardness, tenant, models, cut)
+    model, reason = _choose(case, trace)
+    keep = None
+    if over and tenant.context.on_overflow == "truncate":
+        keep = limit
+        trace.append(f"context:truncated to {limit}")
+        ask = replace(ask, input_tokens=limit or 0)
+    if ask.model == AUTO:
+        model, reason = _make_it_fit(model, reason, case._replace(ask=ask), trace)
+    return Decision(
+        model=model,
+        fallbacks=tuple(
+            name
+            for name in tenant.routing.fallback
+            if name != model and name in models and tenant.may_use(name) and _fits(name, ask, models)
+        ),
+        reason=reason,
+        trace=(*trace, reason),
+        max_output_tokens=_output_cap(ask, tenant),
+        keep_input_tokens=keep,
+    )
+
+
+class _Case(NamedTuple):
+    ask: Ask
+    hardness: Hardness | None
+    tenant: Tenant
+    models: ModelTable
+    cut: float
+
+
+def _choose(case: _Case, trace: list[str]) -> tuple[str, str]:
+    """Return the model and the reason, before the question whether the input fits."""
+    if case.ask.model != AUTO:
+        _check_usable(case.ask.model, case.tenant, case.models)
+        return case.ask.model, f"forced:{case.ask.model}"
+    return _by_policy(case) or _by_hardness(case, trace)
+
+
+def _by_policy(case: _Case) -> tuple[str, str] | None:
+    """Apply the rules that do not look at what is asked; None when they leave it open."""
+    tenant, limit = case.tenant, case.tenant.context.max_input_tokens
+    allowed = [name for name in (FLASH, STANDARD) if name in case.models and tenant.may_use(name)]
+    if not allowed:
+        raise UnknownModel(
+            f"Tenant {tenant.name!r} may use neither flash nor standard, so 'auto' has no choice."
+        )
+    if len(allowed) == 1:
+        return allowed[0], f"only-allowed:{allowed[0]}"
+    if tenant.routing.mode is not Mode.AUTO:
+        return tenant.routing.mode.value, f"tenant-mode:{tenant.routing.mode.value}"
+    if limit is not None and case.ask.input_tokens > limit and tenant.context.on_overflow == "standard":
+        return STANDARD, f"context:{case.ask.input_tokens}>{limit}"
+    return None
+
+
+def _by_hardness(case: _Case, trace: list[str]) -> tuple[str, str]:
+    """Apply the rules that look at what is asked: domains, keywords, then the score against the cut."""
+    hardness, routing = case.hardness, case.tenant.routing
+    if hardness is None:
+        raise ValueError("decide() needs the hardness of an `auto` request")
+    if hardness.domain in routing.standard_domains:
+        return STANDARD, f"domain:{hardness.domain}"
+    trace.append(f"domain:{hardness.domain} is not a standard domain")
+    keyword = _first_keyword(case.ask.text, routing.standard_keywords)
+    if keyword is not None:
+        return STANDARD, f"keyword:{keyword}"
+    if hardness.score > case.cut:
+        return STANDARD, f"complexity:{hardness.score:.3f}>{case.cut:.3f}"
+    return FLASH, f"complexity:{hardness.score:.3f}<={case.cut:.3f}"
+
+
+def _check_usable(model: str, tenant: Tenant, models: ModelTable) -> None:
+    usable = sorted(name for name in models if tenant.may_use(name))
+    if model not in models:
+        raise UnknownModel(f"The model {model!r} does not exist. Use one of: auto, {', '.join(usable)}.")
+    if not tenant.may_use(model):
+        raise UnknownModel(
+            f"Tenant {tenant.name!r} may not use the model {model!r}; it may use: {', '.join(usable)}."
+        )
+
+
+def _first_keyword(text: str, keywords: tuple[str, ...]) -> str | None:
+    if not keywords:
+        return None
+    lowered = text.lower()
+    return next((word for word in keywords if word in lowered), None)
+
+
+def _fits(model: str, ask: Ask, models: ModelTable) -> bool:
+    context = models[model].context
+    needed = ask.input_tokens + (ask.max_output_tokens or OUTPUT_RESERVE)
+    return context is None or needed <= context
+
+
+def _make_it_fit(model: str, reason: str, case: _Case, trace: list[str]) -> tuple[str, str]:
+    """Move a request that would overflow its model to the other one, when that has room."""
+    ask, models = case.ask, case.models
+    other = STANDARD if model == FLASH else FLASH
+    if (
+        _fits(model, ask, models)
+        or other not in models
+        or not case.tenant.may_use(other)
+        or not _fits(other, ask, models)
+    ):
+        return model, reason
+    trace.append(reason)
+    return other, f"context:{ask.input_tokens} tokens do not fit {model}"
+
+
+def _output_cap(ask: Ask, tenant: Tenant) -> int | None:
+    cap = tenant.max_output_tokens
+    if cap is None or (ask.max_output_tokens is not None and ask.max_output_tokens <= cap):
+        return None
+    return cap

@@ -1,0 +1,159 @@
+"""The tenant's own recent scores, and the cut that sends a stated share of them to standard.
+
+Each process keeps a window a tenant and decides from it without asking anybody. Behind its back the
+windows are shared through a Redis stream, so that many processes see one traffic and a restart
+does not forget it.
+"""
+
+import asyncio
+import logging
+import random
+import struct
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Protocol, cast
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+log = logging.getLogger(__name__)
+
+WINDOW = 1000
+"""Scores kept a tenant: the cut of a 35% share then has a standard error of 1.5 points."""
+
+SEED = 500
+"""How many scores of the shipped reference distribution stand in until real ones push them out."""
+
+
+class ScoreWindow:
+    """The last `WINDOW` scores of a tenant, seeded with a reference distribution."""
+
+    def __init__(self, seed: Sequence[float]) -> None:
+        self._order = deque(seed, maxlen=WINDOW)
+        self._sorted = sorted(self._order)
+
+    def add(self, score: float) -> None:
+        """Take in a score; the oldest one leaves when the window is full."""
+        if len(self._order) == WINDOW:
+            del self._sorted[bisect_left(self._sorted, self._order[0])]
+        self._order.append(score)
+        insort(self._sorted, score)
+
+    def cut(self, share: float) -> float:
+        """Return the score that `share` of the window lies above.
+
+        Returns:
+            A score; 1.0 for a share of 0 (nothing is above it), -1.0 for a share of 1 (all is).
+        """
+        if share <= 0.0:
+            return 1.0
+        count = len(self._sorted)
+        index = count - int(share * count) - 1
+        return self._sorted[index] if index >= 0 else -1.0
+
+
+class TenantNames(Protocol):
+    """Who the tenants are at this moment."""
+
+    def names(self) -> Sequence[str]:
+        """Return the names of all tenants."""
+        ...
+
+
+class RecentScores:
+    """The windows of all tenants, and their exchange with other processes."""
+
+    def __init__(self, reference: Sequence[float], *, process: str) -> None:
+        """Start with empty windows.
+
+        Args:
+            reference: Scores of the shipped reference distribution, any number, any order.
+            process: Unique name of this process, so that it can tell its own scores in the stream.
+        """
+        ordered = sorted(reference)
+        step = max(1.0, len(ordered) / SEED)
+        seed = [ordered[int(i * step)] for i in range(min(SEED, len(ordered)))]
+        # Shuffled, else the low scores would all leave the window first; always the same way.
+        random.Random(0).shuffle(seed)  # noqa: S311 - no secret
+        self._seed = seed
+        self._process = process.encode()
+        self._windows: dict[str, ScoreWindow] = {}
+        self._unsent: dict[str, deque[float]] = {}
+        self._seen: dict[str, bytes] = {}
+
+    def cut(self, tenant: str, share: float) -> float:
+        """Return the score above which the hardest `share` of the tenant's traffic lies."""
+        return self._window(tenant).cut(share)
+
+    def add(self, tenant: str, score: float) -> None:
+        """Take in the score of a request of `tenant`."""
+        self._window(tenant).add(score)
+        self._unsent.setdefault(tenant, deque(maxlen=WINDOW)).append(score)
+
+    async def exchange(self, redis: Redis, tenants: Sequence[str]) -> None:
+        """Send what is new here, take in what is new elsewhere.
+
+        Raises:
+            RedisError: Redis is away; nothing is lost but what falls out of the window meanwhile.
+        """
+        for tenant in tenants:
+            await self._receive(redis, tenant)
+            await self._send(redis, tenant)
+
+    async def keep_exchanging(self, redis: Redis, tenants: TenantNames, *, every: float = 1.0) -> None:
+        """Exchange for ever, every `every` seconds; a Redis that is away is waited for."""
+        away = False
+        while True:
+            try:
+                await self.exchange(redis, tenants.names())
+                if away:
+                    log.warning("Redis is back; score windows are shared again")
+                away = False
+            except (RedisError, OSError) as error:
+                if not away:
+                    log.warning("Redis is away (%s); each process decides from its own scores", error)
+                away = True
+            await asyncio.sleep(every)
+
+    def _window(self, tenant: str) -> ScoreWindow:
+        window = self._windows.get(tenant)
+        if window is None:
+            window = self._windows[tenant] = ScoreWindow(self._seed)
+        return window
+
+    async def _receive(self, redis: Redis, tenant: str) -> None:
+        for entry, fields in await _read_after(redis, tenant, self._seen.get(tenant)):
+            self._seen[tenant] = entry
+            if fields.get(b"from") != self._process:
+                window = self._window(tenant)
+                for (score,) in struct.iter_unpack("<f", fields.get(b"scores", b"")):
+                    window.add(score)
+
+    async def _send(self, redis: Redis, tenant: str) -> None:
+        unsent = self._unsent.get(tenant)
+        if not unsent:
+            return
+        scores = tuple(unsent)
+        unsent.clear()
+        try:
+            await _append(redis, tenant, self._process, struct.pack(f"<{len(scores)}f", *scores))
+        except BaseException:
+            unsent.extendleft(reversed(scores))
+            raise
+
+
+def _stream(tenant: str) -> str:
+    return f"flashlane:scores:{{{tenant}}}"
+
+
+async def _read_after(
+    redis: Redis, tenant: str, after: bytes | None
+) -> list[tuple[bytes, Mapping[bytes, bytes]]]:
+    start = "-" if after is None else b"(" + after
+    entries = await redis.xrange(_stream(tenant), min=start, max="+")
+    return cast("list[tuple[bytes, Mapping[bytes, bytes]]]", entries)
+
+
+async def _append(redis: Redis, tenant: str, process: bytes, scores: bytes) -> None:
+    await redis.xadd(_stream(tenant), {b"from": process, b"scores": scores}, maxlen=WINDOW, approximate=True)

@@ -1,0 +1,168 @@
+"""Values of the policies: tenants, what they may do, and what was decided."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from typing import Literal
+
+AUTO = "auto"
+FLASH = "flash"
+STANDARD = "standard"
+
+Overflow = Literal["standard", "truncate", "reject"]
+
+
+class Mode(StrEnum):
+    """Who chooses the model when a request says `auto`."""
+
+    AUTO = AUTO
+    FLASH = FLASH
+    STANDARD = STANDARD
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """How a tenant's `auto` requests are divided.
+
+    Attributes:
+        mode: `auto` decides by request; the others always take that model.
+        standard_share: Share of the tenant's hardest traffic that goes to standard, in [0, 1].
+        standard_domains: Domains that always go to standard.
+        standard_keywords: Words that send a request to standard, lower case.
+        fallback: Models to try, in order, when the chosen one cannot start an answer.
+    """
+
+    mode: Mode = Mode.AUTO
+    standard_share: float = 0.35
+    standard_domains: frozenset[str] = frozenset()
+    standard_keywords: tuple[str, ...] = ()
+    fallback: tuple[str, ...] = (STANDARD, FLASH)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextRule:
+    """What happens to an input that is too long.
+
+    Attributes:
+        max_input_tokens: The tenant's bound; None for none.
+        on_overflow: `standard` sends it to standard, `truncate` drops the oldest turns, `reject` refuses it.
+    """
+
+    max_input_tokens: int | None = None
+    on_overflow: Overflow = "standard"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An API key, known by its hash only."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """One customer of the gateway.
+
+    Attributes:
+        name: Stands in records and metrics.
+        priority: Level in the queue and in the engine.
+        keys: Who may speak for the tenant.
+        models: Models it may use; None means all that are configured.
+        routing: How `auto` is decided.
+        context: The rule for long inputs.
+        max_output_tokens: Cap on `max_tokens`; None for none.
+        shared_cache: True when it shares cached prefixes with other tenants that agree to.
+    """
+
+    name: str
+    priority: Literal["high", "low"] = "low"
+    keys: tuple[Key, ...] = ()
+    models: frozenset[str] | None = None
+    routing: Routing = field(default_factory=Routing)
+    context: ContextRule = field(default_factory=ContextRule)
+    max_output_tokens: int | None = None
+    shared_cache: bool = False
+
+    def may_use(self, model: str) -> bool:
+        """Tell whether the tenant may be served by `model`."""
+        return self.models is None or model in self.models
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sent a request."""
+
+    tenant: Tenant
+    key_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """USD per million tokens."""
+
+    hit: Decimal = Decimal(0)
+    miss: Decimal = Decimal(0)
+    output: Decimal = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What a decision needs to know of a model.
+
+    Attributes:
+        context: Longest input plus output, tokens; None when not stated.
+    """
+
+    name: str
+    context: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a decision needs to know of a request.
+
+    Attributes:
+        model: As the client named it: `auto`, or a configured model.
+        input_tokens: Estimated length of the input.
+        max_output_tokens: As the client asked; None when it did not.
+        text: The pending user text, searched for keywords.
+    """
+
+    model: str
+    input_tokens: int
+    max_output_tokens: int | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hardness:
+    """The classifier's word on a request, as plain values."""
+
+    score: float
+    domain: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Where a request goes, and why.
+
+    Attributes:
+        model: The model that shall answer.
+        fallbacks: Models to try next, in order, while nothing was sent to the client.
+        reason: What decided, `rule:detail`, e.g. "complexity:0.81>0.65" or "domain:legal".
+        trace: Every rule that was looked at, in order, for the record.
+        max_output_tokens: Cap to send; None leaves the client's value alone.
+        keep_input_tokens: Cut the input down to this many tokens first; None leaves it whole.
+    """
+
+    model: str
+    fallbacks: tuple[str, ...]
+    reason: str
+    trace: tuple[str, ...]
+    max_output_tokens: int | None = None
+    keep_input_tokens: int | None = None
+
+
+ModelTable = Mapping[str, ModelFacts]

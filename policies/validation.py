@@ -1,0 +1,59 @@
+"""What is wrong with a YAML file, said so that the reader knows what to change."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import cast
+
+from pydantic import BaseModel, ValidationError
+
+
+def describe(error: ValidationError, root: type[BaseModel]) -> list[str]:
+    """Turn a Pydantic error into lines `path: what is wrong`, with a guess for a mistyped key."""
+    schema = root.model_json_schema()
+    lines: list[str] = []
+    for fault in error.errors(include_url=False, include_input=False):
+        location = fault["loc"]
+        where = ".".join(str(part) for part in location) or "the file"
+        if fault["type"] == "extra_forbidden":
+            known = sorted(_keys_at(location[:-1], schema))
+            near = get_close_matches(str(location[-1]), known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known here: {', '.join(known)}."
+            lines.append(f"{where}: unknown key{hint}")
+        else:
+            lines.append(f"{where}: {fault['msg']}.")
+    return lines
+
+
+def _keys_at(location: tuple[int | str, ...], schema: Mapping[str, object]) -> set[str]:
+    """Return the keys that a JSON schema knows at a place; empty when the place is a free mapping."""
+    nodes = [schema]
+    for part in location:
+        nodes = [_step(node, part) for parent in nodes for node in _alternatives(parent, schema)]
+    found: set[str] = set()
+    for parent in nodes:
+        for node in _alternatives(parent, schema):
+            found.update(_mapping(node.get("properties")))
+    return found
+
+
+def _alternatives(node: Mapping[str, object], schema: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """Follow `$ref` and `anyOf` to the schemas that may hold here."""
+    reference = node.get("$ref")
+    if isinstance(reference, str):
+        definitions = _mapping(schema.get("$defs"))
+        return _alternatives(_mapping(definitions.get(reference.rpartition("/")[2])), schema)
+    choices = node.get("anyOf")
+    if isinstance(choices, list):
+        return [n for c in cast("list[object]", choices) for n in _alternatives(_mapping(c), schema)]
+    return [node]
+
+
+def _step(node: Mapping[str, object], part: int | str) -> Mapping[str, object]:
+    if isinstance(part, int):
+        return _mapping(node.get("items"))
+    properties = _mapping(node.get("properties"))
+    return _mapping(properties.get(part, node.get("additionalProperties")))
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
