@@ -6,11 +6,12 @@ docs/decisions/0003 has the measurements that made us write it.
 """
 
 import asyncio
+import os
 import ssl
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, cast
 from urllib.parse import urlsplit
 
 import httptools
@@ -78,13 +79,13 @@ class Connection(asyncio.Protocol):
         self.head_done = False
         self.complete = False
         self._out_of_turn = False
+        self._keep_alive = False
 
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - for the type checker
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one by its methods only
 
     def data_received(self, data: bytes) -> None:
         """Parse what came in."""
@@ -134,6 +135,7 @@ class Connection(asyncio.Protocol):
         if 100 <= self.status < 200:
             return
         self._framed = "content-length" in self.headers or "transfer-encoding" in self.headers
+        self._keep_alive = self._parser.should_keep_alive()
         self.head_done = True
 
     def on_body(self, body: bytes) -> None:
@@ -161,7 +163,7 @@ class Connection(asyncio.Protocol):
             and not self.closed
             and not self._chunks
             and not self._out_of_turn
-            and self._parser.should_keep_alive()
+            and self._keep_alive
         )
 
     def begin(self, request: bytes) -> None:
@@ -406,11 +408,11 @@ class HttpPool:
                     lambda: Connection(loop), origin.host, origin.port, ssl=self._tls
                 )
         except TimeoutError as error:
-            raise HttpError(
-                f"no connection to {origin.authority} within {self._connect_timeout:g} s", sent_nothing=True
-            ) from error
+            raise HttpError(f"no connection within {self._connect_timeout:g} s", sent_nothing=True) from error
         except (OSError, ssl.SSLError) as error:
-            raise HttpError(f"cannot connect to {origin.authority}: {error}", sent_nothing=True) from error
+            # The address stays in the cause, for the log; this text may reach a client.
+            what = os.strerror(error.errno) if error.errno else type(error).__name__
+            raise HttpError(f"cannot connect: {what}", sent_nothing=True) from error
         return connection
 
 

@@ -3,6 +3,7 @@
 * ClassifierError
   - ModelFileInvalid   the weights are missing, damaged, or of another format
   - DatasetInvalid     training data is missing or lacks a column
+  - MissingDependency  training needs a package that is not installed
 """
 
 
@@ -16,3 +17,7 @@ class ModelFileInvalid(ClassifierError):
 
 class DatasetInvalid(ClassifierError):
     """Training data is missing or lacks a column."""
+
+
+class MissingDependency(ClassifierError):
+    """Training needs a package that is not installed."""

@@ -59,4 +59,4 @@ class ComplexityEstimate:
     domain: str
     task: str
     model_version: str
-    features: Mapping[str, float] = field(default_factory=dict)
+    features: Mapping[str, float] = field(default_factory=dict[str, float])

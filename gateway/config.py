@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from backends.types import EngineFlavour, Pool, Replica, ReplicaKind
@@ -14,6 +13,7 @@ from gateway.errors import ConfigInvalid
 from policies.cost import prices_of_gpu
 from policies.types import AUTO, FLASH, STANDARD, ModelFacts, Prices
 from policies.validation import describe
+from policies.yaml_file import YamlInvalid, read_yaml
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 HttpUrl = Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")]
@@ -110,7 +110,7 @@ class ReplicaSection(_Section):
     engine: EngineFlavour | None = Field(default=None, description="With `url`: what runs there.")
     threads: int | None = Field(default=None, gt=0, description="With `embedded`: CPU threads.")
     slots: int = Field(
-        default=2, gt=0, description="With `embedded`: requests at once; they share `context`."
+        default=2, gt=0, description="With `embedded`: requests at once, each with `context` tokens."
     )
 
     @model_validator(mode="after")
@@ -244,9 +244,9 @@ def load_config(path: Path) -> Config:
         ConfigInvalid: With every fault, each with its path in the file.
     """
     try:
-        data: Any = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigInvalid(f"{path}: {error}") from error
+        data = read_yaml(path)
+    except YamlInvalid as error:
+        raise ConfigInvalid(str(error)) from error
     if not isinstance(data, dict):
         raise ConfigInvalid(f"{path}: expected a mapping with the key 'models', found {type(data).__name__}.")
     try:

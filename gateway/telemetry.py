@@ -8,7 +8,6 @@ from gateway.records import RequestRecord
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 OVERHEAD_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5)
-UNKNOWN = ""
 
 
 class Telemetry:
@@ -24,7 +23,10 @@ class Telemetry:
             registry=registry,
         )
         self._decisions = Counter(
-            "flashlane_decisions", "Decisions by rule.", ("tenant", "model", "rule"), registry=registry
+            "flashlane_decisions",
+            "Requests that a model answered, by the rule that decided; a fallback counts where it ended.",
+            ("tenant", "model", "rule"),
+            registry=registry,
         )
         self._tokens = Counter(
             "flashlane_tokens",

@@ -124,7 +124,8 @@ class ChatRequest:
                 excess -= sizes[index]
         if excess > 0:
             raise InputTooLong(
-                f"The system prompt and the last user message alone are over the bound of {max_tokens} tokens."
+                f"The system prompt and the last user message alone are over {max_tokens} tokens, "
+                "the most that the tenant may send."
             )
         raw = msgspec.json.decode(self.fields["messages"], type=list[Raw])
         self.fields["messages"] = _raw([r for r, keep in zip(raw, kept, strict=True) if keep])

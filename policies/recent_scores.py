@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 WINDOW = 1000
 """Scores kept a tenant: the cut of a 35% share then has a standard error of 1.5 points."""
 
-SEED = 500
+SEED = 200
 """How many scores of the shipped reference distribution stand in until real ones push them out."""
 
 

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from policies.errors import TenantFileInvalid
 from policies.types import FLASH, STANDARD, ContextRule, Key, Mode, Routing, Tenant
 from policies.validation import describe
+from policies.yaml_file import YamlInvalid, read_yaml
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -136,9 +136,18 @@ def parse_tenant_file(path: Path) -> TenantFile:
         TenantFileInvalid: With every fault, each with its path in the file.
     """
     try:
-        data = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise TenantFileInvalid(f"{path}: {error}") from error
+        data = read_yaml(path)
+    except YamlInvalid as error:
+        raise TenantFileInvalid(str(error)) from error
+    return check_tenant(data, path)
+
+
+def check_tenant(data: object, path: Path) -> TenantFile:
+    """Check what a tenant file holds, or shall hold.
+
+    Raises:
+        TenantFileInvalid: With every fault, each with its path in the file.
+    """
     if not isinstance(data, dict):
         raise TenantFileInvalid(
             f"{path}: expected a mapping with the key 'tenant', found {type(data).__name__}."
@@ -146,6 +155,5 @@ def parse_tenant_file(path: Path) -> TenantFile:
     try:
         return TenantFile.model_validate(data)
     except ValidationError as error:
-        raise TenantFileInvalid(
-            "\n".join(f"{path}: {fault}" for fault in describe(error, TenantFile))
-        ) from error
+        faults = describe(error, TenantFile)
+        raise TenantFileInvalid("\n".join(f"{path}: {fault}" for fault in faults)) from error

@@ -1,0 +1,138 @@
+"""From features to a score: three linear heads, their combination, and its quantile in the reference.
+
+Plain Python on purpose: a request needs about a hundred multiplications, less than numpy's overhead.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import mul
+
+from classifier.features import FEATURE_NAMES
+
+LENGTH_WEIGHT = 1.0
+"""Worth of one standard deviation of log length, against one of the expected gain."""
+
+DEMANDING_WEIGHT = 6.0
+"""Worth of a text that reads like demanding work for certain, against one that reads like everyday chat."""
+
+UNKNOWN_SCRIPT_WEIGHT = 5.0
+"""Worth of a unit of log length beyond a greeting, in a script that the cue words do not cover.
+
+Set by hand, as no labelled prompt is in such a script: what cannot be judged goes to the standard model.
+"""
+
+_UNKNOWN_SCRIPT_FREE = math.log1p(4)
+_EDGE = 0.005  # the share of the scale that is kept for what lies outside the reference, on either side
+
+_WORDS = FEATURE_NAMES.index("words")
+_CHARS = FEATURE_NAMES.index("chars")
+_OTHER_SCRIPT = FEATURE_NAMES.index("other_script")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A logistic head: sigmoid(weights . values + bias)."""
+
+    weights: tuple[float, ...]
+    bias: float
+
+    def probability(self, values: Sequence[float]) -> float:
+        """In (0, 1)."""
+        logit = sum(map(mul, self.weights, values)) + self.bias
+        return 1.0 / (1.0 + math.exp(-max(-40.0, min(40.0, logit))))
+
+
+@dataclass(frozen=True, slots=True)
+class Standard:
+    """Mean and standard deviation that bring a quantity to a common scale."""
+
+    mean: float
+    deviation: float
+
+    def of(self, value: float) -> float:
+        """How many deviations `value` lies above the mean."""
+        return (value - self.mean) / self.deviation
+
+
+@dataclass(frozen=True, slots=True)
+class Ranker:
+    """Everything that orders prompts by the gain expected from the standard model.
+
+    Attributes:
+        weak_fails: P(weak model fails).
+        strong_succeeds: P(strong model succeeds).
+        demanding: P(demanding work rather than everyday chat).
+        gain: Scale of P(weak fails) x P(strong succeeds) over the labelled prompts.
+        length: Scale of the log length over the labelled prompts.
+    """
+
+    weak_fails: Head
+    strong_succeeds: Head
+    demanding: Head
+    gain: Standard
+    length: Standard
+
+    def raw(self, values: Sequence[float]) -> float:
+        """The unbounded score of a feature vector in the order of FEATURE_NAMES."""
+        gain = self.weak_fails.probability(values) * self.strong_succeeds.probability(values)
+        unknown = values[_OTHER_SCRIPT] * max(0.0, values[_WORDS] - _UNKNOWN_SCRIPT_FREE)
+        return (
+            self.gain.of(gain)
+            + LENGTH_WEIGHT * self.length.of(values[_CHARS])
+            + DEMANDING_WEIGHT * self.demanding.probability(values)
+            + UNKNOWN_SCRIPT_WEIGHT * unknown
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """The shipped scorer: a ranker and the reference distribution that places its output in [0, 1].
+
+    Attributes:
+        ranker: Orders prompts.
+        quantiles: Raw scores at evenly spaced shares of the reference traffic, strictly increasing.
+        centre: Median of each feature over the reference; what `contributions` compares with.
+    """
+
+    ranker: Ranker
+    quantiles: tuple[float, ...]
+    centre: tuple[float, ...]
+
+    def score(self, values: Sequence[float]) -> float:
+        """The share of the reference traffic that `values` outranks, in (0, 1); ordered at the ends too."""
+        raw = self.ranker.raw(values)
+        table = self.quantiles
+        if raw <= table[0]:
+            return _EDGE * math.exp(max(raw - table[0], -500.0))
+        if raw >= table[-1]:
+            return 1.0 - _EDGE * math.exp(max(table[-1] - raw, -30.0))
+        above = bisect_right(table, raw)
+        low, high = table[above - 1], table[above]
+        share = (above - 1 + (raw - low) / (high - low)) / (len(table) - 1)
+        return _EDGE + (1.0 - 2.0 * _EDGE) * share
+
+    def contributions(self, values: Sequence[float]) -> Mapping[str, float]:
+        """By how much each feature alone moves the score, against its median in the reference.
+
+        The scorer is not additive, so these do not sum to the score.
+        """
+        score = self.score(values)
+        moved: dict[str, float] = {}
+        for at, name in enumerate(FEATURE_NAMES):
+            other = list(values)
+            other[at] = self.centre[at]
+            moved[name] = score - self.score(other)
+        return moved
+
+
+def reference_cut(share: float) -> float:
+    """The score above which `share` of the reference traffic lies.
+
+    Raises:
+        ValueError: `share` is not in [0, 1].
+    """
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"a share lies in [0, 1], not {share}")
+    return _EDGE + (1.0 - 2.0 * _EDGE) * (1.0 - share)

@@ -1,0 +1,165 @@
+"""The shipped weights on disk: arrays in safetensors, everything else in a JSON model card beside them."""
+
+import hashlib
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import safetensors
+
+from classifier.errors import ModelFileInvalid
+from classifier.features import FEATURE_NAMES
+from classifier.scoring import Head, Prior, Ranker, Standard
+
+ARRAYS_NAME = "prior.safetensors"
+CARD_NAME = "prior.json"
+FORMAT = 1
+_REMEDY = "reinstall flashlane, or make new weights with `flashlane classifier train`"
+_MAX_BYTES = 16 << 20
+_untyped: Any = safetensors  # its functions carry no types
+
+_HEADS = ("weak_fails", "strong_succeeds", "demanding")
+_SHAPES = {
+    **dict.fromkeys(_HEADS, len(FEATURE_NAMES) + 1),
+    "gain": 2,
+    "length": 2,
+    "centre": len(FEATURE_NAMES),
+    "quantiles": None,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCard:
+    """What the weights are, where they come from, and how good they are.
+
+    Attributes:
+        format: Layout of the two files; a reader refuses one it does not know.
+        version: Name of these weights, unique to their content.
+        sha256: Hash of the safetensors file.
+        features: Names of the features, in the order of the weights.
+        sources: One entry a source: name, licences, number of prompts.
+        reference: What the reference distribution is made of: part -> share.
+        figures: Leave-one-source-out figures, as `flashlane classifier eval --json` prints them.
+        training_command: What made the files.
+        notes: What a user should know before trusting a score.
+    """
+
+    format: int
+    version: str
+    sha256: str
+    features: list[str]
+    sources: list[dict[str, Any]]
+    reference: dict[str, float]
+    figures: dict[str, Any]
+    training_command: str
+    notes: list[str] = field(default_factory=list[str])
+
+
+class _Format(msgspec.Struct):
+    format: int
+
+
+def save(folder: Path, prior: Prior, card: Mapping[str, Any]) -> ModelCard:
+    """Write both files into `folder`; `card` holds every field that does not follow from the arrays."""
+    import numpy as np  # only writing needs it; a gateway starts without
+    from safetensors.numpy import save as serialise
+
+    content = serialise({name: np.array(values, dtype=np.float64) for name, values in _arrays(prior).items()})
+    digest = hashlib.sha256(content).hexdigest()
+    written = ModelCard(
+        format=FORMAT,
+        version=f"prior-{FORMAT}-{digest[:8]}",
+        sha256=digest,
+        features=list(FEATURE_NAMES),
+        **card,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ARRAYS_NAME).write_bytes(content)
+    (folder / CARD_NAME).write_bytes(msgspec.json.format(msgspec.json.encode(written), indent=2) + b"\n")
+    return written
+
+
+def load(folder: Path) -> tuple[Prior, ModelCard]:
+    """Read and check both files.
+
+    Raises:
+        ModelFileInvalid: A file is missing, damaged, does not belong to the other, or is of another format.
+    """
+    card = _load_card(folder / CARD_NAME)
+    path = folder / ARRAYS_NAME
+    content = _read(path)
+    if hashlib.sha256(content).hexdigest() != card.sha256:
+        raise ModelFileInvalid(f"{path} is damaged: its sha256 is not the one in {CARD_NAME}; {_REMEDY}")
+    try:
+        found: list[tuple[str, dict[str, Any]]] = _untyped.deserialize(content)
+        tensors = {name: _floats(tensor) for name, tensor in found}
+    except (safetensors.SafetensorError, ValueError) as error:
+        raise ModelFileInvalid(f"{path} is not a safetensors file of float64: {error}; {_REMEDY}") from error
+    return _prior(path, tensors), card
+
+
+def _load_card(path: Path) -> ModelCard:
+    content = _read(path)
+    try:
+        found = msgspec.json.decode(content, type=_Format).format
+        if found != FORMAT:
+            raise ModelFileInvalid(f"{path} has format {found}, this version reads {FORMAT}; {_REMEDY}")
+        card = msgspec.json.decode(content, type=ModelCard)
+    except msgspec.DecodeError as error:
+        raise ModelFileInvalid(f"{path} is not a model card: {error}; {_REMEDY}") from error
+    if tuple(card.features) != FEATURE_NAMES:
+        raise ModelFileInvalid(f"{path} lists other features than this version computes; {_REMEDY}")
+    return card
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise ModelFileInvalid(
+                f"{path} is larger than {_MAX_BYTES} bytes, which no weights of ours are; {_REMEDY}"
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise ModelFileInvalid(f"cannot read {path}: {error.strerror}; {_REMEDY}") from error
+
+
+def _floats(tensor: Mapping[str, Any]) -> tuple[float, ...]:
+    if tensor["dtype"] != "F64":
+        raise ValueError(f"dtype {tensor['dtype']}")
+    values = array("d")
+    values.frombytes(bytes(tensor["data"]))
+    return tuple(values)
+
+
+def _arrays(prior: Prior) -> dict[str, Sequence[float]]:
+    ranker = prior.ranker
+    heads = (ranker.weak_fails, ranker.strong_succeeds, ranker.demanding)
+    return {
+        **{name: (*head.weights, head.bias) for name, head in zip(_HEADS, heads, strict=True)},
+        "gain": (ranker.gain.mean, ranker.gain.deviation),
+        "length": (ranker.length.mean, ranker.length.deviation),
+        "centre": prior.centre,
+        "quantiles": prior.quantiles,
+    }
+
+
+def _prior(path: Path, tensors: Mapping[str, tuple[float, ...]]) -> Prior:
+    for name, length in _SHAPES.items():
+        if name not in tensors or (length is not None and len(tensors[name]) != length):
+            raise ModelFileInvalid(f"{path} lacks the array {name!r} of the right length; {_REMEDY}")
+    table = tensors["quantiles"]
+    if len(table) < 2 or any(low >= high for low, high in pairwise(table)):
+        raise ModelFileInvalid(f"{path} has quantiles that do not increase; {_REMEDY}")
+    weak_fails, strong_succeeds, demanding = (Head(tensors[name][:-1], tensors[name][-1]) for name in _HEADS)
+    ranker = Ranker(
+        weak_fails=weak_fails,
+        strong_succeeds=strong_succeeds,
+        demanding=demanding,
+        gain=Standard(*tensors["gain"]),
+        length=Standard(*tensors["length"]),
+    )
+    return Prior(ranker=ranker, quantiles=table, centre=tensors["centre"])

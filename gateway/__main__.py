@@ -1,0 +1,5 @@
+"""`python -m gateway` is `flashlane`."""
+
+from gateway.cli import app
+
+app()

@@ -1,0 +1,198 @@
+"""Everything a gateway runs on, started in order and stopped in reverse, whatever happens between."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastapi import FastAPI
+
+from backends.engines.llama import LlamaOptions, llama_spec
+from backends.engines.probes import free_port
+from backends.engines.process import SupervisedProcess
+from backends.engines.types import ProcessSpec
+from backends.engines.valkey import valkey_spec
+from backends.errors import EngineError
+from backends.fleet import Fleet, make_backend
+from backends.models.store import ModelStore
+from backends.openai_server import Timeouts
+from backends.types import Pool
+from classifier.errors import ClassifierError
+from classifier.model import Classifier
+from gateway.app import create_app
+from gateway.clock import SystemClock
+from gateway.config import Config, EmbeddedEngine
+from gateway.errors import StartFailed
+from gateway.health import Health
+from gateway.ledger import Ledger
+from gateway.services import Services
+from gateway.settings import Settings
+from gateway.telemetry import Telemetry
+from policies.errors import PolicyError
+from policies.recent_scores import SEED, RecentScores
+from policies.redis_client import connect
+from policies.tenants import TenantBook
+
+log = logging.getLogger(__name__)
+
+DEFAULT_TIMEOUTS = Timeouts()
+RESTART_PAUSE = 5.0
+"""Seconds before a background job that failed is started again."""
+
+
+def tenants_folder(config: Config, settings: Settings) -> Path:
+    """Return where the tenants' files are."""
+    return config.tenants or settings.state_dir / "tenants"
+
+
+@asynccontextmanager
+async def running(
+    config: Config, settings: Settings, timeouts: Timeouts = DEFAULT_TIMEOUTS
+) -> AsyncGenerator[FastAPI]:
+    """Start all that the configuration asks for, and yield the application over it.
+
+    Raises:
+        StartFailed: A part did not start; what had been started was stopped.
+        ConfigInvalid: A variable that the configuration names is not set.
+    """
+    async with AsyncExitStack() as stack:
+        try:
+            app = await _start(config, settings, timeouts, stack)
+        except (EngineError, ClassifierError, PolicyError, OSError) as error:
+            raise StartFailed(str(error)) from error
+        yield app
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """All that is known before anything runs: what can be wrong with files shows while it is made."""
+
+    tenants: TenantBook
+    classifier: Classifier
+    pools: Mapping[str, Sequence[Pool]]
+    engines: Sequence[ProcessSpec]
+    ledger_url: str
+    redis_url: str
+    valkey: ProcessSpec | None
+
+
+def _plan(config: Config, settings: Settings) -> _Plan:
+    """Look at every file and variable that the configuration names."""
+    placed = [(engine, free_port()) for engine in config.embedded()]
+    urls = {engine.replica: f"http://127.0.0.1:{port}" for engine, port in placed}
+    if config.redis is not None:
+        valkey, redis_url = None, config.redis.resolve("redis", settings.secrets)
+    else:
+        port = free_port()
+        valkey, redis_url = valkey_spec(settings.state_dir / "valkey", port), f"redis://127.0.0.1:{port}/0"
+    return _Plan(
+        tenants=TenantBook(tenants_folder(config, settings)),
+        classifier=Classifier.load(),
+        pools=config.pools(settings.secrets, urls),
+        engines=_engine_specs(placed, settings),
+        ledger_url=_ledger_url(config, settings),
+        redis_url=redis_url,
+        valkey=valkey,
+    )
+
+
+async def _start(config: Config, settings: Settings, timeouts: Timeouts, stack: AsyncExitStack) -> FastAPI:
+    plan = await asyncio.to_thread(_plan, config, settings)
+    ledger = await asyncio.to_thread(Ledger, plan.ledger_url)
+    stack.push_async_callback(ledger.aclose)
+    if plan.valkey is not None:
+        await stack.enter_async_context(SupervisedProcess(plan.valkey))
+    redis = connect(plan.redis_url)
+    stack.push_async_callback(redis.aclose)
+    await _start_engines(plan.engines, stack)
+
+    clock = SystemClock()
+    fleet = Fleet(plan.pools, monotonic=clock.monotonic, make=lambda replica: make_backend(replica, timeouts))
+    stack.push_async_callback(fleet.aclose)
+    reference = [plan.classifier.reference_cut((index + 0.5) / SEED) for index in range(SEED)]
+    scores = RecentScores(reference, process=secrets.token_hex(8))
+    telemetry = Telemetry()
+    telemetry.watch(fleet)
+    services = Services(
+        clock=clock,
+        tenants=plan.tenants,
+        classifier=plan.classifier,
+        scores=scores,
+        fleet=fleet,
+        ledger=ledger,
+        telemetry=telemetry,
+        models=config.facts(),
+        prices=config.prices(),
+        max_body_bytes=config.server.max_body_bytes,
+    )
+    jobs: dict[str, Callable[[], Awaitable[None]]] = {
+        "reload tenants": plan.tenants.keep_reloading,
+        "exchange scores": lambda: scores.keep_exchanging(redis, plan.tenants),
+    }
+    await _start_jobs(stack, jobs)
+    return create_app(services, Health(fleet, ledger, redis))
+
+
+def _ledger_url(config: Config, settings: Settings) -> str:
+    if config.ledger is not None:
+        return config.ledger.resolve("ledger", settings.secrets)
+    settings.state_dir.mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{settings.state_dir / 'flashlane.db'}"
+
+
+def _engine_specs(plans: list[tuple[EmbeddedEngine, int]], settings: Settings) -> list[ProcessSpec]:
+    """Return how to run every embedded engine; a model file that is missing or damaged shows here."""
+    store = ModelStore(settings.models_dir)
+    logs = settings.state_dir / "logs"
+    return [
+        llama_spec(
+            engine.model.served_name,
+            store.locate(engine.source),
+            port,
+            logs / f"{engine.replica.replace('/', '-')}.log",
+            LlamaOptions(
+                context=engine.model.context or LlamaOptions().context,
+                slots=engine.section.slots,
+                threads=engine.section.threads,
+            ),
+        )
+        for engine, port in plans
+    ]
+
+
+async def _start_engines(specs: Sequence[ProcessSpec], stack: AsyncExitStack) -> None:
+    """Start all engines side by side; each is on the stack before the next can fail."""
+    engines = [SupervisedProcess(spec) for spec in specs]
+    for engine in engines:
+        stack.push_async_callback(engine.stop)
+    try:
+        async with asyncio.TaskGroup() as group:
+            for engine in engines:
+                group.create_task(engine.start())
+    except* EngineError as errors:
+        raise errors.exceptions[0] from None
+
+
+async def _start_jobs(stack: AsyncExitStack, jobs: Mapping[str, Callable[[], Awaitable[None]]]) -> None:
+    """Run background jobs until the stack unwinds; one that fails is logged and started again."""
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(_keep_alive(name, job), name=name) for name, job in jobs.items()]
+
+    async def stop() -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    stack.push_async_callback(stop)
+
+
+async def _keep_alive(name: str, job: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        try:
+            await job()
+        except Exception:
+            log.exception("The job %r failed; it is started again in %g s", name, RESTART_PAUSE)
+        await asyncio.sleep(RESTART_PAUSE)

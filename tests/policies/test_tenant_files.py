@@ -1,0 +1,141 @@
+"""Tenants' files: what is accepted, how faults are told, how keys come and go."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from policies.errors import TenantFileInvalid, UnknownKey
+from policies.key_files import create_key, revoke_key
+from policies.keys import hash_key
+from policies.tenant_file import parse_tenant_file
+from policies.tenants import TenantBook
+
+WHOLE = f"""
+# who this is
+tenant: acme
+priority: high
+keys: [{{name: web, sha256: "{hash_key("sk-fl-old")}"}}]   # the site
+routing:
+  mode: auto
+  standard_share: 0.35
+  standard_domains: [legal, medical]
+  standard_keywords: [Merger]
+  sticky: conversation
+  fallback: [standard]
+limits: {{rpm: 600, tpm: 200000, concurrency: 32}}
+budget: {{usd: "500", period: month, on_exhausted: reject}}
+context: {{max_input_tokens: 65536, on_overflow: standard}}
+output: {{max_tokens: 4096}}
+cache: {{isolation: tenant}}
+prefixes: [{{name: support, messages: [{{role: system, content: "..."}}]}}]
+"""
+
+
+def write(folder: Path, text: str, name: str = "acme") -> Path:
+    """Write a tenant's file."""
+    file = folder / f"{name}.yaml"
+    file.write_text(text, "utf-8")
+    return file
+
+
+def test_a_file_with_every_setting_is_read(tmp_path: Path):
+    file = parse_tenant_file(write(tmp_path, WHOLE))
+    tenant = file.to_tenant()
+    assert tenant.routing.standard_domains == {"legal", "medical"}
+    assert tenant.routing.standard_keywords == ("merger",)
+    assert tenant.context.max_input_tokens == 65536
+    assert tenant.max_output_tokens == 4096
+
+
+def test_settings_that_are_read_and_not_acted_on_are_named(tmp_path: Path):
+    idle = parse_tenant_file(write(tmp_path, WHOLE)).not_enforced()
+    assert set(idle) == {"priority", "limits", "budget", "prefixes", "routing.sticky"}
+    assert parse_tenant_file(write(tmp_path, "tenant: acme")).not_enforced() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("tenant: acme\nroutin: {}", "routin: unknown key; did you mean 'routing'?"),
+        ("tenant: acme\nrouting: {standard_shar: 1}", "did you mean 'standard_share'?"),
+        ("tenant: acme\nrouting: {standard_share: 2}", "routing.standard_share: Input should be less than"),
+        ("tenant: acme\nkeys: [{name: web, sha256: abc}]", "keys.0.sha256"),
+        ("tenant: Not A Name", "tenant: String should match"),
+        ("routing: {}", "tenant: Field required"),
+        ("- a\n- b", "expected a mapping"),
+        ("tenant: [", "line 1"),
+    ],
+)
+def test_a_fault_is_told_with_its_file_and_its_path(tmp_path: Path, text: str, words: str):
+    file = write(tmp_path, text)
+    with pytest.raises(TenantFileInvalid) as fault:
+        parse_tenant_file(file)
+    assert str(file) in str(fault.value)
+    assert words in str(fault.value)
+
+
+def test_a_folder_without_tenants_is_refused_with_the_remedy(tmp_path: Path):
+    with pytest.raises(TenantFileInvalid, match="flashlane keys create"):
+        TenantBook(tmp_path)
+    with pytest.raises(TenantFileInvalid, match="nowhere"):
+        TenantBook(tmp_path / "nowhere")
+
+
+def test_two_tenants_may_share_neither_a_name_nor_a_key(tmp_path: Path):
+    write(tmp_path, WHOLE)
+    write(tmp_path, WHOLE, "copy")
+    with pytest.raises(TenantFileInvalid, match="already in another file"):
+        TenantBook(tmp_path)
+    write(tmp_path, WHOLE.replace("tenant: acme", "tenant: other"), "copy")
+    with pytest.raises(TenantFileInvalid, match="is also key"):
+        TenantBook(tmp_path)
+
+
+def test_a_change_is_taken_whole_or_not_at_all(tmp_path: Path):
+    file = write(tmp_path, WHOLE)
+    book = TenantBook(tmp_path)
+    assert not book.reload()
+    file.write_text(WHOLE + "nonsense: 1\n")
+    with pytest.raises(TenantFileInvalid):
+        book.reload()
+    assert book.identify("sk-fl-old").tenant.name == "acme"
+    file.write_text(WHOLE.replace("4096", "17"))
+    assert book.reload()
+    assert book.identify("sk-fl-old").tenant.max_output_tokens == 17
+
+
+def test_a_key_is_made_used_and_revoked_and_only_its_hash_is_kept(tmp_path: Path):
+    file = write(tmp_path, WHOLE)
+    file.chmod(0o640)
+    key = create_key(tmp_path, "acme", "batch")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert key not in file.read_text()
+    assert "# the site" in file.read_text()
+    caller = TenantBook(tmp_path).identify(key)
+    assert (caller.tenant.name, caller.key_name) == ("acme", "batch")
+    revoke_key(tmp_path, "acme", "batch")
+    with pytest.raises(UnknownKey):
+        TenantBook(tmp_path).identify(key)
+    assert TenantBook(tmp_path).identify("sk-fl-old")
+
+
+def test_a_key_for_a_new_tenant_makes_its_file(tmp_path: Path):
+    key = create_key(tmp_path / "tenants", "new", "web")
+    assert TenantBook(tmp_path / "tenants").identify(key).tenant.name == "new"
+    assert [path.name for path in (tmp_path / "tenants").iterdir()] == ["new.yaml"]
+
+
+def test_wrong_key_commands_change_nothing(tmp_path: Path):
+    file = write(tmp_path, WHOLE)
+    before = file.read_text()
+    with pytest.raises(TenantFileInvalid, match="already has a key 'web'"):
+        create_key(tmp_path, "acme", "web")
+    with pytest.raises(TenantFileInvalid, match="name"):
+        create_key(tmp_path, "acme", "Not A Name")
+    with pytest.raises(UnknownKey, match="no key 'nothing'"):
+        revoke_key(tmp_path, "acme", "nothing")
+    with pytest.raises(UnknownKey, match="no tenant 'nobody'"):
+        revoke_key(tmp_path, "nobody", "web")
+    assert file.read_text() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["acme.yaml"]
