@@ -1,0 +1,1 @@
+"""Model files of embedded engines: which there are, where they come from, where they lie."""
