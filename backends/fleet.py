@@ -1,15 +1,14 @@
 """Every replica of every model, which of them is asked next, and what is in flight on each."""
 
 import asyncio
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from backends.errors import BackendUnavailable
 from backends.openai_server import OpenAIServer, Timeouts
-from backends.protocol import Backend
+from backends.protocol import Answer, Backend
 from backends.provider import Provider
-from backends.types import Pool, Replica, ReplicaKind
+from backends.types import InferenceRequest, Pool, Replica, ReplicaKind
 
 SIT_OUT = 5.0
 """Seconds for which a replica that failed is asked only after the others."""
@@ -21,7 +20,7 @@ class Member:
 
     Attributes:
         pool: Name of its pool.
-        in_flight: Requests on it now; changed by `busy` alone.
+        in_flight: Requests on it now; changed by `open` and `close` alone.
         failed_at: When it last failed to start an answer, monotonic seconds.
     """
 
@@ -31,12 +30,19 @@ class Member:
     in_flight: int = 0
     failed_at: float = field(default=float("-inf"))
 
-    @contextmanager
-    def busy(self) -> Generator[None]:
-        """Count one request on this replica for as long as the block runs."""
+    async def open(self, request: InferenceRequest) -> Answer:
+        """Start `request` and count it until its answer is handed to `close`; see `Backend.open`."""
         self.in_flight += 1
         try:
-            yield
+            return await self.backend.open(request)
+        except BaseException:
+            self.in_flight -= 1
+            raise
+
+    async def close(self, answer: Answer) -> None:
+        """Let go of an answer; see `Answer.aclose`."""
+        try:
+            await answer.aclose()
         finally:
             self.in_flight -= 1
 

@@ -9,7 +9,7 @@ import asyncio
 import os
 import ssl
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, cast
 from urllib.parse import urlsplit
@@ -175,33 +175,25 @@ class Connection(asyncio.Protocol):
             return
         self._transport.write(request)
 
-    async def wait_head(self) -> None:
-        """Wait for status and headers.
+    async def wait_head(self, timeout: float | None) -> None:
+        """Wait for status and headers, at most `timeout` seconds.
 
         Raises:
-            HttpError: They did not come.
+            HttpError: They will not come.
+            TimeoutError: They did not come in time.
         """
-        while not self.head_done:
-            if self._error is not None:
-                raise self._error
-            await self._wait()
+        if not self.head_done:
+            await self._wait(lambda: self.head_done, timeout)
 
-    async def wait_body(self) -> bool:
-        """Wait until there is a piece of the body.
-
-        Returns:
-            False when the body has ended.
+    async def wait_body(self, timeout: float | None) -> None:
+        """Wait for a piece of the body, or its end, at most `timeout` seconds.
 
         Raises:
             HttpError: The answer was cut.
+            TimeoutError: Nothing came in time.
         """
-        while not self._chunks:
-            if self.complete:
-                return False
-            if self._error is not None:
-                raise self._error
-            await self._wait()
-        return True
+        if not self._chunks and not self.complete:
+            await self._wait(lambda: bool(self._chunks) or self.complete, timeout)
 
     def take(self) -> bytes:
         """Return all that has come in since the last call; b"" when nothing has."""
@@ -221,16 +213,26 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    async def _wait(self) -> None:
-        self._waiter = self._loop.create_future()
+    async def _wait(self, there: Callable[[], bool], timeout: float | None) -> None:
+        timer = None if timeout is None else self._loop.call_later(timeout, self._expire)
         try:
-            await self._waiter
+            while not there():
+                if self._error is not None:
+                    raise self._error
+                self._waiter = self._loop.create_future()
+                await self._waiter
         finally:
             self._waiter = None
+            if timer is not None:
+                timer.cancel()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    def _expire(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(TimeoutError())
 
     def _fail(self, message: str) -> None:
         self._error = HttpError(message, sent_nothing=not self.head_done)
@@ -275,11 +277,7 @@ class Response:
         """
         if self._connection is None:
             return
-        if timeout is None:
-            await self._connection.wait_body()
-        else:
-            async with asyncio.timeout(timeout):
-                await self._connection.wait_body()
+        await self._connection.wait_body(timeout)
 
     async def read_all(self, limit: int) -> bytes:
         """Return the whole body.
@@ -367,11 +365,7 @@ class HttpPool:
             connection = await self._acquire()
             try:
                 connection.begin(data)
-                if timeout is None:
-                    await connection.wait_head()
-                else:
-                    async with asyncio.timeout(timeout):
-                        await connection.wait_head()
+                await connection.wait_head(timeout)
             except HttpError as error:
                 connection.abort()
                 if connection.reused and error.sent_nothing:

@@ -51,9 +51,7 @@ def need(*programs: str) -> None:
     """End with the remedy when a program is not installed."""
     missing = [program for program in programs if shutil.which(program) is None]
     if missing:
-        sys.exit(
-            f"The bench needs {', '.join(missing)}. Install it: apt-get install {' '.join(missing)}"
-        )
+        sys.exit(f"The bench needs {', '.join(missing)}. Install it: apt-get install {' '.join(missing)}")
 
 
 def pinned(core: str) -> list[str]:

@@ -20,32 +20,33 @@ from policies.types import AUTO, Caller
 JSON = "application/json"
 
 
-class HotRoutes:
-    """Hands some paths straight to plain ASGI applications, past the routing of the framework."""
+class GatewayApp(FastAPI):
+    """FastAPI, with routes that go straight to plain ASGI applications, past its middleware and routing."""
 
-    def __init__(self, app: AsgiApp, routes: Mapping[tuple[str, str], AsgiApp]) -> None:
-        """Wrap `app`.
+    def __init__(self, services: Services, hot_routes: Mapping[tuple[str, str], AsgiApp]) -> None:
+        """Make an application without FastAPI's pages of documentation.
 
         Args:
-            app: Gets every other request.
-            routes: (method, path) -> application.
+            services: What requests work with.
+            hot_routes: (method, path) -> application; it answers every error by itself.
         """
-        self._app = app
-        self._routes = routes
+        super().__init__(title="Flashlane", docs_url=None, redoc_url=None, openapi_url=None)
+        self.services = services
+        self._hot_routes = hot_routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Route one request."""
-        app = self._app
         if scope["type"] == "http":
-            app = self._routes.get((scope["method"], scope["path"]), app)
-        await app(scope, receive, send)
+            hot = self._hot_routes.get((scope["method"], scope["path"]))
+            if hot is not None:
+                await hot(scope, receive, send)
+                return
+        await super().__call__(scope, receive, send)
 
 
-def create_app(services: Services, health: Health) -> FastAPI:
+def create_app(services: Services, health: Health) -> GatewayApp:
     """Return the application over running services."""
-    app = FastAPI(title="Flashlane", docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.services = services
-    app.add_middleware(HotRoutes, routes={("POST", CHAT_PATH): ChatCompletions(services)})
+    app = GatewayApp(services, {("POST", CHAT_PATH): ChatCompletions(services)})
     _add_error_handlers(app)
     _add_api(app, services)
     _add_operations(app, services, health)
@@ -53,7 +54,7 @@ def create_app(services: Services, health: Health) -> FastAPI:
 
 
 def _caller(request: Request) -> Caller:
-    return identify(cast("Services", request.app.state.services), request.scope)
+    return identify(cast("GatewayApp", request.app).services, request.scope)
 
 
 KnownCaller = Annotated[Caller, Depends(_caller)]

@@ -92,27 +92,36 @@ class ClientPresence:
     """Cancels the block when the client closes its connection, and says so by `ClientLeft`.
 
     Works as `asyncio.timeout` does: the block's task is cancelled, and the cancellation becomes an
-    exception of ours at the end of the block.
+    exception of ours at the end of the block. The client is watched from `WATCH_AFTER` seconds on, so
+    that a quick answer pays nothing for it.
     """
+
+    WATCH_AFTER = 0.2
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._left = False
+        self._watch: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> Self:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("ClientPresence must be used inside a task")
         self._task = task
-        self._watch = asyncio.get_running_loop().create_task(self._wait())
+        self._timer = asyncio.get_running_loop().call_later(self.WATCH_AFTER, self._start)
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._watch.cancel()
+        self._timer.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
         if self._left and self._task.uncancel() <= 0 and kind is asyncio.CancelledError:
             raise ClientLeft("The client left before the end of the answer.") from error
+
+    def _start(self) -> None:
+        self._watch = asyncio.get_running_loop().create_task(self._wait())
 
     async def _wait(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

@@ -20,10 +20,10 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Connection,
     Engine,
     Float,
     Index,
-    Insert,
     Integer,
     MetaData,
     String,
@@ -95,7 +95,7 @@ class Ledger:
         Raises:
             LedgerUnavailable: It cannot be opened; the message names it, without its password.
         """
-        self._engine = _open(url)
+        self._engine, self._connection = _open(url)
         self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="ledger", daemon=True)
         self._thread.start()
@@ -147,32 +147,33 @@ class Ledger:
 
     def _write(self) -> None:
         """Run the writer's thread: commit batch after batch until it is told to stop."""
-        statement = insert(requests_table)
-        running = True
-        while running:
-            batch = [self._queue.get()]
-            while len(batch) < MAX_BATCH and not self._queue.empty():
-                batch.append(self._queue.get())
-            running = None not in batch
-            entries = [entry for entry in batch if entry is not None]
-            if entries:
-                self._commit(statement, entries)
+        with self._connection as connection:
+            running = True
+            while running:
+                batch = [self._queue.get()]
+                while len(batch) < MAX_BATCH and not self._queue.empty():
+                    batch.append(self._queue.get())
+                running = None not in batch
+                entries = [entry for entry in batch if entry is not None]
+                if entries:
+                    _commit(connection, entries)
 
-    def _commit(self, statement: Insert, entries: "Sequence[_Entry]") -> None:
-        """Write entries together; where that fails, one by one, so that a bad one spoils no other."""
-        try:
-            with self._engine.begin() as connection:
-                connection.execute(statement, [_row(entry.record) for entry in entries])
-        except SQLAlchemyError as error:
-            if len(entries) > 1:
-                for entry in entries:
-                    self._commit(statement, [entry])
-                return
-            cause, text = _cause(error), msgspec.json.encode(_row(entries[0].record)).decode()
-            log.error("The ledger did not take a record (%s): %s", cause, text)  # noqa: TRY400
-            _tell(entries, LedgerUnavailable(f"The ledger cannot be written: {cause}."))
-        else:
-            _tell(entries, None)
+
+def _commit(connection: Connection, entries: "Sequence[_Entry]") -> None:
+    """Write entries together; where that fails, one by one, so that a bad one spoils no other."""
+    try:
+        with connection.begin():
+            connection.execute(insert(requests_table), [_row(entry.record) for entry in entries])
+    except Exception as error:  # noqa: BLE001 - whatever it is, the writer must live on
+        if len(entries) > 1:
+            for entry in entries:
+                _commit(connection, [entry])
+            return
+        cause, text = _cause(error), msgspec.json.encode(_row(entries[0].record)).decode()
+        log.error("The ledger did not take a record (%s): %s", cause, text)  # noqa: TRY400
+        _tell(entries, LedgerUnavailable(f"The ledger cannot be written: {cause}."))
+    else:
+        _tell(entries, None)
 
 
 class _Entry:
@@ -209,7 +210,8 @@ def _retrieve(future: asyncio.Future[None]) -> None:
         future.exception()
 
 
-def _open(url: str) -> Engine:
+def _open(url: str) -> tuple[Engine, Connection]:
+    """Return an engine whose tables are there, and the connection for the writer."""
     try:
         parsed = make_url(url)
     except ArgumentError as error:
@@ -224,9 +226,9 @@ def _open(url: str) -> Engine:
         if engine.dialect.name == "sqlite":
             event.listen(engine, "connect", _prepare_sqlite)
         metadata.create_all(engine)
+        return engine, engine.connect()
     except (SQLAlchemyError, ImportError) as error:
         raise LedgerUnavailable(f"The ledger {shown} cannot be opened: {_cause(error)}.") from error
-    return engine
 
 
 def _prepare_sqlite(connection: Any, _entry: ConnectionPoolEntry) -> None:  # noqa: ANN401 - a DBAPI connection

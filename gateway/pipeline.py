@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 
 from backends.errors import BackendError, BackendOverloaded, BackendUnavailable
 from backends.fleet import Member, all_tried
@@ -48,14 +47,15 @@ async def answer_chat(services: Services, scope: Scope, receive: Receive, reply:
         exchange.chat = parse_chat(await read_body(scope, receive, services.max_body_bytes))
         _estimate(services, exchange.caller, exchange.chat, exchange)
         _decide(services, exchange.caller, exchange.chat, exchange)
-        async with (
-            ClientPresence(receive),
-            _opened(services, exchange.caller, exchange.chat, exchange, scope) as answer,
-        ):
-            if exchange.chat.stream and answer.content_type.startswith(EVENT_STREAM):
-                await _stream(services, exchange, answer, reply)
-            else:
-                await _plain(services, exchange, answer, reply)
+        with ClientPresence(receive):
+            member, answer = await _open(services, exchange.caller, exchange.chat, exchange, scope)
+            try:
+                if exchange.chat.stream and answer.content_type.startswith(EVENT_STREAM):
+                    await _stream(services, exchange, answer, reply)
+                else:
+                    await _plain(services, exchange, answer, reply)
+            finally:
+                await member.close(answer)
     except ClientLeft:
         await _settle(services, exchange, "cancelled", 499, "client_left", wait=False)
     except asyncio.CancelledError:
@@ -109,11 +109,13 @@ def _decide(services: Services, caller: Caller, chat: ChatRequest, exchange: Exc
         chat.keep_last(exchange.decision.keep_input_tokens)
 
 
-@asynccontextmanager
-async def _opened(
+async def _open(
     services: Services, caller: Caller, chat: ChatRequest, exchange: Exchange, scope: Scope
-) -> AsyncGenerator[Answer]:
-    """Start the answer on the first replica that takes it; count and close it on every way out.
+) -> tuple[Member, Answer]:
+    """Start the answer on the first replica that takes it.
+
+    Returns:
+        The replica and its answer; the answer must be given back to `Member.close`.
 
     Raises:
         BackendError: None took it; the error is that of the last one tried.
@@ -124,18 +126,11 @@ async def _opened(
         exchange.attempts += 1
         if exchange.asked is None:
             exchange.asked = services.clock.monotonic()
-        with member.busy():
-            try:
-                answer = await member.backend.open(_request(caller, chat, exchange, member, scope))
-            except (BackendUnavailable, BackendOverloaded) as error:
-                failure = error
-                _note_failure(services, exchange, member, error)
-                continue
-            try:
-                yield answer
-            finally:
-                await answer.aclose()
-            return
+        try:
+            return member, await member.open(_request(caller, chat, exchange, member, scope))
+        except (BackendUnavailable, BackendOverloaded) as error:
+            failure = error
+            _note_failure(services, exchange, member, error)
     raise failure or all_tried(exchange.model)
 
 

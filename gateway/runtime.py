@@ -8,8 +8,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastapi import FastAPI
-
 from backends.engines.llama import LlamaOptions, llama_spec
 from backends.engines.probes import free_port
 from backends.engines.process import SupervisedProcess
@@ -22,7 +20,7 @@ from backends.openai_server import Timeouts
 from backends.types import Pool
 from classifier.errors import ClassifierError
 from classifier.model import Classifier
-from gateway.app import create_app
+from gateway.app import GatewayApp, create_app
 from gateway.clock import SystemClock
 from gateway.config import Config, EmbeddedEngine
 from gateway.errors import StartFailed
@@ -51,7 +49,7 @@ def tenants_folder(config: Config, settings: Settings) -> Path:
 @asynccontextmanager
 async def running(
     config: Config, settings: Settings, timeouts: Timeouts = DEFAULT_TIMEOUTS
-) -> AsyncGenerator[FastAPI]:
+) -> AsyncGenerator[GatewayApp]:
     """Start all that the configuration asks for, and yield the application over it.
 
     Raises:
@@ -99,7 +97,7 @@ def _plan(config: Config, settings: Settings) -> _Plan:
     )
 
 
-async def _start(config: Config, settings: Settings, timeouts: Timeouts, stack: AsyncExitStack) -> FastAPI:
+async def _start(config: Config, settings: Settings, timeouts: Timeouts, stack: AsyncExitStack) -> GatewayApp:
     plan = await asyncio.to_thread(_plan, config, settings)
     ledger = await asyncio.to_thread(Ledger, plan.ledger_url)
     stack.push_async_callback(ledger.aclose)

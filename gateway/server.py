@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -104,6 +105,7 @@ class _Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,  # nothing here asks for the client's address
                 timeout_graceful_shutdown=SHUTDOWN_SECONDS,
             )
         )
@@ -116,6 +118,8 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         if self.started:
+            gc.collect()
+            gc.freeze()  # what is there now stays; the collector need not look at it again
             self._on_ready()
 
 

@@ -103,7 +103,7 @@ async def running_gateway(
         running(config, settings_in(folder), timeouts or Timeouts()) as app,
         serving(app) as url,
     ):
-        yield GatewayUnderTest(url, app.state.services, folder / "tenants")
+        yield GatewayUnderTest(url, app.services, folder / "tenants")
 
 
 def _write_config(folder: Path, settings: dict[str, Any], acme: Mapping[str, Any]) -> Config:
