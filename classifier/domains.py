@@ -1,4 +1,3 @@
-# ruff: noqa: RUF001 - Chinese cues need Chinese punctuation
 """Which field a request belongs to, by weighted cue words in English and Chinese.
 
 Every distinct cue counts once. A domain needs cues worth two points, so that a lone "law" or "patient" in

@@ -1,4 +1,3 @@
-# ruff: noqa: RUF001 - Chinese punctuation is what these patterns match
 """The features of a pending task: one bounded pass over its text, plain Python, about 30 numbers."""
 
 import math

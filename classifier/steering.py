@@ -1,4 +1,3 @@
-# ruff: noqa: RUF001 - Chinese punctuation is what these patterns match
 """Cutting claims about difficulty and about which model to use.
 
 A prompt that says "this is easy" or "use the big model" asks for the same work as one that does not. Such

@@ -155,6 +155,7 @@ def _engine_specs(plans: list[tuple[EmbeddedEngine, int]], settings: Settings) -
                 context=engine.model.context or LlamaOptions().context,
                 slots=engine.section.slots,
                 threads=engine.section.threads,
+                chat_template=store.chat_template(engine.source),
             ),
         )
         for engine, port in plans

@@ -23,12 +23,14 @@ class LlamaOptions:
         slots: Requests answered at once; each slot has its own `context` tokens of KV cache.
         threads: Of computation; None takes `llama_threads` of this machine.
         cache_mib: Memory for the KV cache of prompts that left their slot, in MiB.
+        chat_template: Name of a llama.cpp template to use in place of the file's own; None keeps that.
     """
 
     context: int = 4096
     slots: int = 2
     threads: int | None = None
     cache_mib: int = 256
+    chat_template: str | None = None
 
 
 _DEFAULTS: Final = LlamaOptions()
@@ -58,6 +60,8 @@ def llama_spec(
         "--threads", str(threads),
         "--cache-mib", str(options.cache_mib),
     )  # fmt: skip
+    if options.chat_template is not None:
+        argv += ("--chat-template", options.chat_template)
     return ProcessSpec(
         name=f"llama server of {model}",
         argv=argv,

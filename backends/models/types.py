@@ -55,6 +55,7 @@ class CatalogueModel:
         licence: SPDX expression.
         parts: Its slices in file order; they join to `size` bytes.
         hub_url: Where the whole file is served over HTTP; None when no hub has it.
+        chat_template: Name of the llama.cpp template to use in place of the file's own; None keeps that.
     """
 
     name: str
@@ -65,6 +66,7 @@ class CatalogueModel:
     licence: str
     parts: tuple[CataloguePart, ...]
     hub_url: str | None = None
+    chat_template: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

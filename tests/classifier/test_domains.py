@@ -1,4 +1,3 @@
-# ruff: noqa: RUF001 - prompts in other scripts
 """Which field a text belongs to."""
 
 import pytest
