@@ -13,6 +13,9 @@ from backends.types import InferenceRequest, Replica
 MAX_ANSWER = 64 * 1024 * 1024
 """Most bytes of a plain answer."""
 
+MAX_HEALTH = 64 * 1024
+"""Most bytes of a health page."""
+
 REJECTED = frozenset({400, 413, 422})
 OVERLOADED = frozenset({429, 503})
 
@@ -73,10 +76,14 @@ class OpenAIServer:
     async def is_ready(self) -> bool:
         """Ask `/health`; a server that has no such page is ready when it answers at all."""
         try:
-            response = await self._pool.request("GET", "/health", timeout=self._timeouts.connect)
+            async with asyncio.timeout(self._timeouts.connect):
+                response = await self._pool.request("GET", "/health")
+                try:
+                    await response.read_all(MAX_HEALTH)
+                finally:
+                    response.close()
         except (HttpError, TimeoutError):
             return False
-        response.close()
         return response.status in {200, 401, 403, 404, 405}
 
     async def aclose(self) -> None:
@@ -86,7 +93,7 @@ class OpenAIServer:
     async def _check(self, response: Response, *, stream: bool) -> None:
         """Raise what a bad status stands for; of a stream, await the first bytes for a bounded time."""
         if response.status != 200:
-            raise await _refusal(response, self._replica.name)
+            raise await _refusal(response, self._replica)
         if not stream:
             return
         try:
@@ -124,14 +131,16 @@ class ServerAnswer:
         self._response.close()
 
 
-async def _refusal(response: Response, replica: str) -> BackendError:
-    """Return the error that a status other than 200 stands for."""
-    status = response.status
+async def _refusal(response: Response, server: Replica) -> BackendError:
+    """Return the error that a status other than 200 stands for; our key is cut out of what it says."""
+    status, replica = response.status, server.name
     try:
         async with asyncio.timeout(10):
             body = await response.read_all(1024 * 1024)
     except (HttpError, TimeoutError):
         body = b""
+    if server.api_key is not None:
+        body = body.replace(server.api_key.encode(), b"***")
     if status in REJECTED:
         return BackendRejected(
             f"Replica {replica} refused the request.", replica=replica, status=status, body=body

@@ -189,7 +189,7 @@ class Config(_Section):
 
     def not_enforced(self) -> list[str]:
         """Name the keys in this file that this version reads but does not act on."""
-        found: list[str] = []
+        found = ["server.admin_key_env"] if "admin_key_env" in self.server.model_fields_set else []
         for name, model in self.models.items():
             if model.gsm is not None:
                 found.append(f"models.{name}.gsm")

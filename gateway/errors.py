@@ -8,6 +8,7 @@
     - KeyMissing         no API key came with it
     - BodyInvalid        the body is not what the endpoint takes
     - BodyTooLarge       the body is over the limit
+    - BodyTooSlow        the body did not arrive in time
     - NotFound           there is no such page or request
   - ClientLeft           the client closed its connection; nobody is there to be told
 """
@@ -66,6 +67,10 @@ class BodyTooLarge(RequestError):
     """The body is over the limit."""
 
 
+class BodyTooSlow(RequestError):
+    """The body did not arrive in time."""
+
+
 class NotFound(RequestError):
     """There is no such page or request."""
 
@@ -99,6 +104,7 @@ TABLE: Mapping[type[Exception], _Row] = {
     UnknownKey: _Row(401, "invalid_request_error", "invalid_api_key"),
     BodyInvalid: _Row(400, "invalid_request_error", None),
     BodyTooLarge: _Row(413, "invalid_request_error", "request_too_large"),
+    BodyTooSlow: _Row(408, "invalid_request_error", "request_timeout"),
     NotFound: _Row(404, "invalid_request_error", "not_found"),
     UnknownModel: _Row(404, "invalid_request_error", "model_not_found"),
     InputTooLong: _Row(400, "invalid_request_error", "context_length_exceeded"),

@@ -5,7 +5,10 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from types import TracebackType
 from typing import Any, Self
 
-from gateway.errors import BodyTooLarge, ClientLeft
+from gateway.errors import BodyTooLarge, BodyTooSlow, ClientLeft
+
+BODY_SECONDS = 60
+"""How long a client may take to send its body."""
 
 Scope = MutableMapping[str, Any]
 Event = MutableMapping[str, Any]
@@ -27,6 +30,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
 
     Raises:
         BodyTooLarge: It is over `limit` bytes; an announced length is believed.
+        BodyTooSlow: It did not arrive in time.
         ClientLeft: The client closed its connection before the end.
     """
     announced = header(scope, b"content-length")
@@ -34,6 +38,14 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
         raise BodyTooLarge(
             f"The body has {announced} bytes; at most {limit} are taken (server.max_body_bytes)."
         )
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await _collect(receive, limit)
+    except TimeoutError as error:
+        raise BodyTooSlow(f"The body did not arrive within {BODY_SECONDS} s.") from error
+
+
+async def _collect(receive: Receive, limit: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:

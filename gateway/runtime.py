@@ -18,6 +18,7 @@ from backends.fleet import Fleet, make_backend
 from backends.models.store import ModelStore
 from backends.openai_server import Timeouts
 from backends.types import Pool
+from classifier.domains import DOMAINS
 from classifier.errors import ClassifierError
 from classifier.model import Classifier
 from gateway.app import GatewayApp, create_app
@@ -32,6 +33,7 @@ from gateway.telemetry import Telemetry
 from policies.errors import PolicyError
 from policies.recent_scores import SEED, RecentScores
 from policies.redis_client import connect
+from policies.tenant_file import KnownNames
 from policies.tenants import TenantBook
 
 log = logging.getLogger(__name__)
@@ -44,6 +46,11 @@ RESTART_PAUSE = 5.0
 def tenants_folder(config: Config, settings: Settings) -> Path:
     """Return where the tenants' files are."""
     return config.tenants or settings.state_dir / "tenants"
+
+
+def known_names(config: Config) -> KnownNames:
+    """Return what tenants' files may refer to."""
+    return KnownNames(models=frozenset(config.models), domains=frozenset(DOMAINS))
 
 
 @asynccontextmanager
@@ -87,7 +94,7 @@ def _plan(config: Config, settings: Settings) -> _Plan:
         port = free_port()
         valkey, redis_url = valkey_spec(settings.state_dir / "valkey", port), f"redis://127.0.0.1:{port}/0"
     return _Plan(
-        tenants=TenantBook(tenants_folder(config, settings)),
+        tenants=TenantBook(tenants_folder(config, settings), known_names(config)),
         classifier=Classifier.load(),
         pools=config.pools(settings.secrets, urls),
         engines=_engine_specs(placed, settings),
@@ -131,6 +138,7 @@ async def _start(config: Config, settings: Settings, timeouts: Timeouts, stack: 
         "exchange scores": lambda: scores.keep_exchanging(redis, plan.tenants),
     }
     await _start_jobs(stack, jobs)
+    await _warn_of_absent(fleet)
     return create_app(services, Health(fleet, ledger, redis))
 
 
@@ -173,6 +181,14 @@ async def _start_engines(specs: Sequence[ProcessSpec], stack: AsyncExitStack) ->
                 group.create_task(engine.start())
     except* EngineError as errors:
         raise errors.exceptions[0] from None
+
+
+async def _warn_of_absent(fleet: Fleet) -> None:
+    """Ask every replica once, which also loads what a provider needs; one that is away may come later."""
+    for model, replicas in (await fleet.readiness()).items():
+        for name, ready in replicas.items():
+            if not ready:
+                log.warning("Replica %s of %r does not answer yet", name, model)
 
 
 async def _start_jobs(stack: AsyncExitStack, jobs: Mapping[str, Callable[[], Awaitable[None]]]) -> None:

@@ -128,7 +128,7 @@ def usage_of_answer(body: bytes) -> Usage | None:
         usage = _plain.decode(body).usage
     except msgspec.ValidationError:
         return None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError("the answer is not JSON") from error
     return None if usage is None else usage.to_usage()
 
@@ -193,7 +193,7 @@ class Relay:
             return True
         try:
             chunk = _chunk.decode(payload)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return True  # a comment, an event of another kind: not ours to judge
         return self._note(chunk)
 

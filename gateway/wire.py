@@ -167,6 +167,8 @@ def parse_chat(body: bytes) -> ChatRequest:
         raise BodyInvalid("The body must be a JSON object.") from error
     except msgspec.DecodeError as error:
         raise BodyInvalid(f"The body is not valid JSON: {error}.") from error
+    except RecursionError as error:
+        raise BodyInvalid("The body is nested too deeply.") from error
     for name in ISOLATION_FIELDS:
         fields.pop(name, None)
     model = _decode(fields, "model", str)

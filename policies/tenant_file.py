@@ -1,5 +1,6 @@
 """A tenant's YAML file: its schema, and how it becomes a `Tenant`."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -7,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from policies.errors import TenantFileInvalid
 from policies.types import FLASH, STANDARD, ContextRule, Key, Mode, Routing, Tenant
-from policies.validation import describe
+from policies.validation import describe, unknown_name
 from policies.yaml_file import YamlInvalid, read_yaml
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
@@ -127,6 +128,34 @@ class TenantFile(_Section):
             "routing.sticky": self.routing.sticky != "none",
         }
         return [key for key, present in named.items() if present]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNames:
+    """What a tenant's file may refer to.
+
+    Attributes:
+        models: The configured models.
+        domains: The domains that the classifier tells apart.
+    """
+
+    models: frozenset[str]
+    domains: frozenset[str]
+
+    def check(self, file: TenantFile, path: Path) -> None:
+        """Look at every name in a tenant's file.
+
+        Raises:
+            TenantFileInvalid: One of them is not known.
+        """
+        for where, names, known in (
+            ("models", file.models or (), self.models),
+            ("routing.fallback", file.routing.fallback, self.models),
+            ("routing.standard_domains", file.routing.standard_domains, self.domains),
+        ):
+            for name in names:
+                if name not in known:
+                    raise TenantFileInvalid(f"{path}: {where}: {unknown_name(name, known)}")
 
 
 def parse_tenant_file(path: Path) -> TenantFile:

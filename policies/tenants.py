@@ -7,7 +7,7 @@ from pathlib import Path
 
 from policies.errors import TenantFileInvalid
 from policies.keys import KeyRing
-from policies.tenant_file import TenantFile, parse_tenant_file
+from policies.tenant_file import KnownNames, TenantFile, parse_tenant_file
 from policies.types import Caller, Tenant
 
 log = logging.getLogger(__name__)
@@ -16,15 +16,16 @@ log = logging.getLogger(__name__)
 class TenantBook:
     """All tenants of a folder; a change on disk is taken whole or not at all."""
 
-    def __init__(self, folder: Path) -> None:
-        """Read the folder.
+    def __init__(self, folder: Path, names: KnownNames) -> None:
+        """Read the folder; its files may refer to `names`.
 
         Raises:
             TenantFileInvalid: The folder or one of its files is wrong.
         """
         self._folder = folder
+        self._names = names
         self._seen = _fingerprint(folder)
-        self._tenants, self._keys = _load(folder)
+        self._tenants, self._keys = _load(folder, names)
 
     def names(self) -> Sequence[str]:
         """Return the names of all tenants."""
@@ -55,7 +56,7 @@ class TenantBook:
         if now == self._seen:
             return False
         self._seen = now
-        self._tenants, self._keys = _load(self._folder)
+        self._tenants, self._keys = _load(self._folder, self._names)
         return True
 
     async def keep_reloading(self, *, every: float = 1.0) -> None:
@@ -82,10 +83,12 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix in {".yaml", ".yml"})
 
 
-def _load(folder: Path) -> tuple[dict[str, Tenant], KeyRing]:
+def _load(folder: Path, names: KnownNames) -> tuple[dict[str, Tenant], KeyRing]:
     tenants: dict[str, Tenant] = {}
     for path in _files(folder):
-        tenant = parse_tenant_file(path).to_tenant()
+        file = parse_tenant_file(path)
+        names.check(file, path)
+        tenant = file.to_tenant()
         if tenant.name in tenants:
             raise TenantFileInvalid(
                 f"{path}: tenant {tenant.name!r} is already in another file of this folder."

@@ -1,6 +1,6 @@
 """What is wrong with a YAML file, said so that the reader knows what to change."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import cast
 
@@ -15,13 +15,19 @@ def describe(error: ValidationError, root: type[BaseModel]) -> list[str]:
         location = fault["loc"]
         where = ".".join(str(part) for part in location) or "the file"
         if fault["type"] == "extra_forbidden":
-            known = sorted(_keys_at(location[:-1], schema))
-            near = get_close_matches(str(location[-1]), known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known here: {', '.join(known)}."
-            lines.append(f"{where}: unknown key{hint}")
+            lines.append(f"{where}: {unknown_name(str(location[-1]), _keys_at(location[:-1], schema))}")
         else:
             lines.append(f"{where}: {fault['msg']}.")
     return lines
+
+
+def unknown_name(name: str, known: Iterable[str]) -> str:
+    """Say that a name is not known, with a guess or the names that are."""
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1)
+    return f"unknown name {name!r}; " + (
+        f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}."
+    )
 
 
 def _keys_at(location: tuple[int | str, ...], schema: Mapping[str, object]) -> set[str]:

@@ -8,6 +8,7 @@ import typer
 
 from gateway.cli.console import errors_end_the_command
 from gateway.config import Config, load_config
+from gateway.runtime import known_names
 from policies.errors import TenantFileInvalid
 from policies.tenant_file import TenantFile
 from policies.tenants import TenantBook, files_of
@@ -26,7 +27,7 @@ def check(file: Annotated[Path, typer.Argument(help="A flashlane.yaml.")]) -> No
             if not folder.is_dir():
                 raise TenantFileInvalid(f"{file}: tenants: there is no folder {folder}.")
             if files_of(folder):
-                TenantBook(folder)
+                TenantBook(folder, known_names(config))
             for path, tenant in files_of(folder):
                 idle += [f"{path}: {key}" for key in tenant.not_enforced()]
     for line in idle:

@@ -28,16 +28,20 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens
 
 
 def up(config_file: ConfigFile = None, port: Port = None, *, verbose: Verbose = False) -> None:
-    """Run all of it on this machine: fetch the models, start the engines and the gateway, make a key."""
+    """Run all of it on this machine: fetch the models, start the engines and the gateway.
+
+    Without tenants of your own a tenant `local` is made, with a new key each time.
+    """
     with errors_end_the_command():
         server.set_up_logging(verbose=verbose)
         settings = Settings.from_env()
         config = load_config(config_file or DEFAULTS / "flashlane.yaml")
         console = Console(stderr=True)
-        listener = server.listen(config.server.host, config.server.port if port is None else port)
-        with listener:
-            _pull_missing(config, settings, console)
-            key = _local_key(tenants_folder(config, settings))
+        host, number = config.server.host, config.server.port if port is None else port
+        server.listen(host, number).close()  # a port in use is said before a gigabyte is fetched
+        _pull_missing(config, settings, console)
+        key = None if config.tenants else _local_key(tenants_folder(config, settings))
+        with server.listen(host, number) as listener:
             console.print("starting the engines ...")
             server.serve(config, settings, listener, lambda url: _say_hello(url, key))
         console.print("stopped; no process is left")
@@ -80,16 +84,19 @@ def _local_key(folder: Path) -> str:
     return create_key(folder, LOCAL, "up", replace=True)
 
 
-def _say_hello(url: str, key: str) -> None:
+def _say_hello(url: str, key: str | None) -> None:
+    """Print how to call the gateway; `key` is None when the configuration has tenants of its own."""
+    made = "made for this run; a lasting one: flashlane keys create --tenant local --name NAME"
+    own = "one of your tenants' keys; make one: flashlane keys create --tenant NAME --name NAME --config FILE"
     print(
         f"""
 Flashlane is ready.
 
   URL   {url}/v1
-  key   {key}   (made for this run; a lasting one: flashlane keys create --tenant local --name NAME)
+  key   {f"{key}   ({made})" if key else own}
 
   curl {url}/v1/chat/completions -i \\
-    -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\
+    -H 'Authorization: Bearer {key or "KEY"}' -H 'Content-Type: application/json' \\
     -d '{{"model": "auto", "messages": [{{"role": "user", "content": "What is the capital of France?"}}]}}'
 
 Ctrl-C stops everything.

@@ -73,11 +73,11 @@ Script = Callable[[Talk], Awaitable[None]]
 
 @dataclass(slots=True)
 class ScriptedUpstream:
-    """Plays one script for every request.
+    """Plays one script for every request but those for its health page, which is always well.
 
     Attributes:
         script: What to do with a request.
-        requests: All that came in, oldest first.
+        requests: All that the script was played for, oldest first.
         open_connections: Connections that are open now.
         connections: Connections ever opened.
     """
@@ -112,11 +112,11 @@ class ScriptedUpstream:
         self.connections += 1
         try:
             while (request := await _read_request(reader)) is not None:
-                self.requests.append(request)
                 if request.path.endswith("/health"):
                     await Talk(request, reader, writer).json({"status": "ok"})
-                else:
-                    await self.script(Talk(request, reader, writer))
+                    continue
+                self.requests.append(request)
+                await self.script(Talk(request, reader, writer))
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:

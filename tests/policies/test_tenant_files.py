@@ -8,7 +8,7 @@ import pytest
 from policies.errors import TenantFileInvalid, UnknownKey
 from policies.key_files import create_key, revoke_key
 from policies.keys import hash_key
-from policies.tenant_file import parse_tenant_file
+from policies.tenant_file import KnownNames, parse_tenant_file
 from policies.tenants import TenantBook
 
 WHOLE = f"""
@@ -30,6 +30,9 @@ output: {{max_tokens: 4096}}
 cache: {{isolation: tenant}}
 prefixes: [{{name: support, messages: [{{role: system, content: "..."}}]}}]
 """
+
+
+NAMES = KnownNames(models=frozenset({"flash", "standard"}), domains=frozenset({"legal", "medical"}))
 
 
 def write(folder: Path, text: str, name: str = "acme") -> Path:
@@ -57,7 +60,7 @@ def test_settings_that_are_read_and_not_acted_on_are_named(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("tenant: acme\nroutin: {}", "routin: unknown key; did you mean 'routing'?"),
+        ("tenant: acme\nroutin: {}", "routin: unknown name 'routin'; did you mean 'routing'?"),
         ("tenant: acme\nrouting: {standard_shar: 1}", "did you mean 'standard_share'?"),
         ("tenant: acme\nrouting: {standard_share: 2}", "routing.standard_share: Input should be less than"),
         ("tenant: acme\nkeys: [{name: web, sha256: abc}]", "keys.0.sha256"),
@@ -75,26 +78,42 @@ def test_a_fault_is_told_with_its_file_and_its_path(tmp_path: Path, text: str, w
     assert words in str(fault.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("models: [flsh]", "models: unknown name 'flsh'; did you mean 'flash'?"),
+        ("routing: {fallback: [big]}", "routing.fallback: unknown name 'big'; known: flash, standard."),
+        ("routing: {standard_domains: [leagl]}", "did you mean 'legal'?"),
+    ],
+)
+def test_a_name_that_nothing_has_is_refused(tmp_path: Path, text: str, words: str):
+    file = write(tmp_path, f"tenant: acme\n{text}\n")
+    with pytest.raises(TenantFileInvalid) as fault:
+        TenantBook(tmp_path, NAMES)
+    assert str(fault.value).startswith(f"{file}: ")
+    assert words in str(fault.value)
+
+
 def test_a_folder_without_tenants_is_refused_with_the_remedy(tmp_path: Path):
     with pytest.raises(TenantFileInvalid, match="flashlane keys create"):
-        TenantBook(tmp_path)
+        TenantBook(tmp_path, NAMES)
     with pytest.raises(TenantFileInvalid, match="nowhere"):
-        TenantBook(tmp_path / "nowhere")
+        TenantBook(tmp_path / "nowhere", NAMES)
 
 
 def test_two_tenants_may_share_neither_a_name_nor_a_key(tmp_path: Path):
     write(tmp_path, WHOLE)
     write(tmp_path, WHOLE, "copy")
     with pytest.raises(TenantFileInvalid, match="already in another file"):
-        TenantBook(tmp_path)
+        TenantBook(tmp_path, NAMES)
     write(tmp_path, WHOLE.replace("tenant: acme", "tenant: other"), "copy")
     with pytest.raises(TenantFileInvalid, match="is also key"):
-        TenantBook(tmp_path)
+        TenantBook(tmp_path, NAMES)
 
 
 def test_a_change_is_taken_whole_or_not_at_all(tmp_path: Path):
     file = write(tmp_path, WHOLE)
-    book = TenantBook(tmp_path)
+    book = TenantBook(tmp_path, NAMES)
     assert not book.reload()
     file.write_text(WHOLE + "nonsense: 1\n")
     with pytest.raises(TenantFileInvalid):
@@ -112,17 +131,17 @@ def test_a_key_is_made_used_and_revoked_and_only_its_hash_is_kept(tmp_path: Path
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
     assert key not in file.read_text()
     assert "# the site" in file.read_text()
-    caller = TenantBook(tmp_path).identify(key)
+    caller = TenantBook(tmp_path, NAMES).identify(key)
     assert (caller.tenant.name, caller.key_name) == ("acme", "batch")
     revoke_key(tmp_path, "acme", "batch")
     with pytest.raises(UnknownKey):
-        TenantBook(tmp_path).identify(key)
-    assert TenantBook(tmp_path).identify("sk-fl-old")
+        TenantBook(tmp_path, NAMES).identify(key)
+    assert TenantBook(tmp_path, NAMES).identify("sk-fl-old")
 
 
 def test_a_key_for_a_new_tenant_makes_its_file(tmp_path: Path):
     key = create_key(tmp_path / "tenants", "new", "web")
-    assert TenantBook(tmp_path / "tenants").identify(key).tenant.name == "new"
+    assert TenantBook(tmp_path / "tenants", NAMES).identify(key).tenant.name == "new"
     assert [path.name for path in (tmp_path / "tenants").iterdir()] == ["new.yaml"]
 
 
