@@ -14,7 +14,7 @@ SIT_OUT = 5.0
 """Seconds for which a replica that failed is asked only after the others."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Member:
     """A replica at work.
 
