@@ -7,6 +7,7 @@ docs/decisions/0003 has the measurements that made us write it.
 
 import asyncio
 import os
+import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -72,6 +73,7 @@ class Connection(asyncio.Protocol):
         self._buffered = 0
         self._head_bytes = 0
         self._paused = False
+        self._expired = False
         self._framed = False
         self._error: HttpError | None = None
         self.headers: dict[str, str] = {}
@@ -89,16 +91,16 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what came in."""
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            self._fail(f"it does not speak HTTP/1.1 ({error})")
-            return
         if not self.head_done:
             self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD:
-                self._fail("its headers are too long")
-                return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail(f"it does not speak HTTP/1.1 ({error})")
+            return
+        if not self.head_done and self._head_bytes > MAX_HEAD:
+            self._fail("its headers are too long")
+            return
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -108,7 +110,7 @@ class Connection(asyncio.Protocol):
             self.complete = True
         elif not self.complete and self._error is None:
             when = "in the middle of the answer" if self.head_done else "before it answered"
-            self._error = HttpError(f"it closed the connection {when}", sent_nothing=not self.head_done)
+            self._error = HttpError(f"it closed the connection {when}", sent_nothing=not self._head_bytes)
         self._wake()
 
     def pause_writing(self) -> None:
@@ -121,16 +123,20 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """Mark a connection on which the server speaks out of turn: it is not used again."""
-        self._out_of_turn = self.complete
+        self._out_of_turn = self._out_of_turn or self.complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; repeated ones are joined as HTTP says."""
+        """Keep a header; repeated ones are joined as HTTP says. Trailers are not looked at."""
+        if self.head_done:
+            return
         key = name.decode("latin-1").lower()
         text = value.decode("latin-1")
         self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     def on_headers_complete(self) -> None:
         """The head is there, unless it is an interim 1xx."""
+        if self.head_done:
+            return  # of an answer that nobody asked for
         self.status = self._parser.get_status_code()
         if 100 <= self.status < 200:
             return
@@ -139,7 +145,9 @@ class Connection(asyncio.Protocol):
         self.head_done = True
 
     def on_body(self, body: bytes) -> None:
-        """Keep a piece of the answer."""
+        """Keep a piece of the answer; not of one that nobody asked for."""
+        if self._out_of_turn:
+            return
         self._chunks.append(body)
         self._buffered += len(body)
         if self._buffered > HIGH_WATER and not self._paused and self._transport is not None:
@@ -214,11 +222,14 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     async def _wait(self, there: Callable[[], bool], timeout: float | None) -> None:
+        self._expired = False
         timer = None if timeout is None else self._loop.call_later(timeout, self._expire)
         try:
             while not there():
                 if self._error is not None:
                     raise self._error
+                if self._expired:
+                    raise TimeoutError
                 self._waiter = self._loop.create_future()
                 await self._waiter
         finally:
@@ -231,11 +242,11 @@ class Connection(asyncio.Protocol):
             self._waiter.set_result(None)
 
     def _expire(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(TimeoutError())
+        self._expired = True
+        self._wake()
 
     def _fail(self, message: str) -> None:
-        self._error = HttpError(message, sent_nothing=not self.head_done)
+        self._error = HttpError(message, sent_nothing=False)
         self.abort()
         self._wake()
 
@@ -392,8 +403,9 @@ class HttpPool:
     async def _acquire(self) -> Connection:
         while self._idle:
             connection = self._idle.pop()
-            if not connection.closed:
+            if connection.usable:
                 return connection
+            connection.abort()
         loop = asyncio.get_running_loop()
         origin = self.origin
         try:
@@ -403,11 +415,20 @@ class HttpPool:
                 )
         except TimeoutError as error:
             raise HttpError(f"no connection within {self._connect_timeout:g} s", sent_nothing=True) from error
-        except (OSError, ssl.SSLError) as error:
-            # The address stays in the cause, for the log; this text may reach a client.
-            what = os.strerror(error.errno) if error.errno else type(error).__name__
-            raise HttpError(f"cannot connect: {what}", sent_nothing=True) from error
+        except OSError as error:
+            raise HttpError(f"cannot connect: {_reason(error)}", sent_nothing=True) from error
         return connection
+
+
+def _reason(error: OSError) -> str:
+    """Say why there is no connection; a client may read it, so the address stays in the cause."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    if isinstance(error, ssl.SSLError):
+        return error.reason or type(error).__name__
+    if isinstance(error, socket.gaierror):
+        return "the name of the host is not known"
+    return os.strerror(error.errno) if error.errno else type(error).__name__
 
 
 def _header_lines(headers: Mapping[str, str]) -> str:

@@ -55,13 +55,21 @@ class Provider:
             arguments["api_base"] = self._replica.target
         try:
             answer: Any = await litellm.acompletion(**arguments)
-            if not request.stream:
-                return ProviderAnswer(_plain(answer), name, "application/json")
-            chunks = aiter(answer)
-            first: Any = await anext(chunks, None)
         except Exception as error:
-            raise _refusal(error, name) from error
-        return ProviderAnswer(_events(first, chunks), name, "text/event-stream; charset=utf-8")
+            raise _refusal(error, self._replica) from error
+        if not request.stream:
+            return ProviderAnswer(_plain(answer), name, "application/json")
+        try:
+            first: Any = await anext(answer, None)
+        except BaseException as error:
+            await _close(answer)
+            if isinstance(error, Exception):
+                raise _refusal(error, self._replica) from error
+            raise
+        if first is None or _is_made_up_end(first, answer):
+            await _close(answer)
+            raise BackendUnavailable(f"Replica {name} ended its stream before it began.", replica=name)
+        return ProviderAnswer(_events(first, answer), name, "text/event-stream; charset=utf-8", answer)
 
     async def is_ready(self) -> bool:
         """Import litellm; a provider has no health page that costs nothing."""
@@ -80,9 +88,20 @@ class Provider:
 class ProviderAnswer:
     """An answer of a provider, as OpenAI's bytes."""
 
-    def __init__(self, pieces: AsyncIterator[bytes], replica: str, content_type: str) -> None:
+    def __init__(
+        self, pieces: AsyncIterator[bytes], replica: str, content_type: str, source: object = None
+    ) -> None:
+        """Hold an answer.
+
+        Args:
+            pieces: Its bytes.
+            replica: Who answers.
+            content_type: Of the bytes.
+            source: What must be closed for the provider to stop its work.
+        """
         self._pieces = pieces
         self._replica = replica
+        self._source = source
         self.content_type = content_type
 
     async def read(self) -> bytes:
@@ -96,9 +115,19 @@ class ProviderAnswer:
 
     async def aclose(self) -> None:
         """Let go; see `Answer.aclose`."""
-        close: Any = getattr(self._pieces, "aclose", None)
-        if close is not None:
-            await close()
+        await _close(self._source)
+
+
+async def _close(source: object) -> None:
+    close: Any = getattr(source, "aclose", None)
+    if close is not None:
+        await close()
+
+
+def _is_made_up_end(chunk: Any, chunks: Any) -> bool:  # noqa: ANN401
+    """Tell a finish reason that litellm invents for a stream in which nothing came."""
+    said = getattr(chunks, "received_any_finish_reason", True)
+    return not said and any(c.finish_reason and not c.delta.content for c in chunk.choices)
 
 
 async def _plain(answer: Any) -> AsyncIterator[bytes]:  # noqa: ANN401
@@ -106,36 +135,44 @@ async def _plain(answer: Any) -> AsyncIterator[bytes]:  # noqa: ANN401
 
 
 async def _events(first: Any, chunks: Any) -> AsyncIterator[bytes]:  # noqa: ANN401
-    try:
-        if first is not None:
-            yield _event(first)
-            async for chunk in chunks:
-                yield _event(chunk)
-        yield b"data: [DONE]\n\n"
-    finally:
-        close: Any = getattr(chunks, "aclose", None)
-        if close is not None:
-            await close()
+    yield _event(first)
+    async for chunk in chunks:
+        yield _event(chunk)
+    yield b"data: [DONE]\n\n"
 
 
 def _event(chunk: Any) -> bytes:  # noqa: ANN401
     return b"data: " + chunk.model_dump_json(exclude_none=True).encode() + b"\n\n"
 
 
-def _refusal(error: Exception, replica: str) -> BackendError:
+def _refusal(error: Exception, server: Replica) -> BackendError:
     """Return the error that an exception of litellm stands for; its text may hold secrets and stays here."""
+    replica = server.name
     status: Any = getattr(error, "status_code", None)
     if status in {400, 413, 422}:
         message = str(getattr(error, "message", error)).replace("litellm.", "")
+        if server.api_key is not None:
+            message = message.replace(server.api_key, "***")
         body = msgspec.json.encode({"error": {"message": message, "type": "invalid_request_error"}})
         return BackendRejected(
             f"Replica {replica} refused the request.", replica=replica, status=400, body=body
         )
     if status in {429, 503}:
         return BackendOverloaded(
-            f"Replica {replica} is overloaded ({status}).", replica=replica, status=status
+            f"Replica {replica} is overloaded ({status}).",
+            replica=replica,
+            status=status,
+            retry_after=_retry_after(error),
         )
     hint = "; it does not accept our key, check the replica's api_key_env" if status in {401, 403} else ""
     return BackendUnavailable(
         f"Replica {replica} failed: {type(error).__name__} ({status or 'no status'}){hint}.", replica=replica
     )
+
+
+def _retry_after(error: Exception) -> float | None:
+    headers: Any = getattr(getattr(error, "response", None), "headers", None) or {}
+    try:
+        return max(0.0, float(headers["retry-after"]))
+    except (KeyError, ValueError):
+        return None

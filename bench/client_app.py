@@ -74,7 +74,9 @@ class Httpcore2:
 
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> AsyncGenerator[AsyncIterator[bytes]]:
-        async with self._pool.stream("POST", self._url + path, headers=JSON, content=body) as answer:
+        async with self._pool.stream(
+            "POST", self._url + path, headers=list(JSON.items()), content=body
+        ) as answer:
             yield answer.aiter_stream()
 
 
@@ -133,13 +135,15 @@ async def serve(client: str, upstream: str, port: int) -> None:
 
 
 class Events:
-    """An upstream that streams: a fixed count of events, each written by itself as an engine would."""
+    """An upstream that streams: a fixed count of events, each written by itself, with pauses."""
 
     EVENT = (
         b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"bench",'
         b'"choices":[{"index":0,"delta":{"content":" token"},"finish_reason":null}]}\n\n'
     )
     COUNT = 64
+    PAUSE = 0.001
+    """Seconds between two events."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -148,7 +152,7 @@ class Events:
         await reply.start(200, "text/event-stream", {})
         for _ in range(self.COUNT):
             await reply.write(self.EVENT)
-            await asyncio.sleep(0)
+            await asyncio.sleep(self.PAUSE)
         await reply.end(b"data: [DONE]\n\n")
 
 
@@ -159,6 +163,13 @@ if __name__ == "__main__":
     parser.add_argument("--port", type=int, required=True)
     arguments = parser.parse_args()
     if arguments.upstream is None:
-        uvicorn.run(Events(), port=arguments.port, lifespan="off", access_log=False, log_level="warning")
+        uvicorn.run(
+            Events(),
+            port=arguments.port,
+            lifespan="off",
+            access_log=False,
+            log_level="warning",
+            timeout_keep_alive=600,
+        )
     else:
         uvloop.run(serve(arguments.client, arguments.upstream, arguments.port))

@@ -105,10 +105,10 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     async def framework(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        what = "No such page" if status == 404 else f"{request.method} is not allowed on"
-        return _error(
-            ErrorAnswer(status, f"{what}: {request.url.path}", "invalid_request_error", "not_found")
-        )
+        what, code = "No such page", "not_found"
+        if status == 405:
+            what, code = f"{request.method} is not allowed on", "method_not_allowed"
+        return _error(ErrorAnswer(status, f"{what}: {request.url.path}", "invalid_request_error", code))
 
     handlers: Mapping[type[Exception], Callable[..., object]] = {
         GatewayError: known,

@@ -255,7 +255,18 @@ def load_config(path: Path) -> Config:
         raise ConfigInvalid("\n".join(f"{path}: {fault}" for fault in describe(error, Config))) from error
     if config.tenants is not None:
         config = config.model_copy(update={"tenants": path.parent / config.tenants})
+    if config.ledger is not None and config.ledger.url is not None:
+        ledger = config.ledger.model_copy(update={"url": _beside(path, config.ledger.url)})
+        config = config.model_copy(update={"ledger": ledger})
     return config
+
+
+def _beside(path: Path, url: str) -> str:
+    """Return a ledger's URL whose SQLite file, when relative, is in the folder of the configuration."""
+    scheme, separator, file = url.partition(":///")
+    if not scheme.startswith("sqlite") or not separator or not file or file.startswith(("/", ":")):
+        return url
+    return f"{scheme}:///{path.parent.resolve() / file}"
 
 
 def _prices(section: TokenPrices | GpuPrices | None) -> Prices:
@@ -280,6 +291,11 @@ def _replica(
     embedded_urls: Mapping[str, str],
 ) -> Replica:
     api_key = _secret(f"replica {name}", section.api_key_env, secrets)
+    if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
+        raise ConfigInvalid(
+            f"replica {name}: the value of the variable {section.api_key_env} is no key: it holds a line "
+            "break, or a character that no HTTP header may hold."
+        )
     if section.litellm is not None:
         return Replica(
             name, ReplicaKind.LITELLM, section.api_base or "", section.litellm, EngineFlavour.GENERIC, api_key

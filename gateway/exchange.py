@@ -1,6 +1,7 @@
 """One request on its way through the pipeline: what is known of it so far, and its record at the end."""
 
 import secrets
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
@@ -31,6 +32,7 @@ class Exchange:
     id: str = ""
     created_ms: int = 0
     started: float = 0.0
+    waited: float = 0.0
     caller: Caller | None = None
     chat: ChatRequest | None = None
     estimate: ComplexityEstimate | None = None
@@ -59,15 +61,28 @@ class Exchange:
             return f"{self.decision.reason};fallback:{self.decision.model}"
         return self.decision.reason
 
+    async def waiting(self, for_client: Awaitable[bytes]) -> bytes:
+        """Wait for the client to send something; the time is not ours, and not counted as overhead."""
+        since = self.clock.monotonic()
+        try:
+            return await for_client
+        finally:
+            self.waited += self.clock.monotonic() - since
+
     def final_usage(self) -> Usage:
-        """Return the tokens used: the engine's count, else ours of what was seen, marked as estimated."""
+        """Return the tokens used: the engine's count, else ours of what was seen, marked as estimated.
+
+        An engine that was at work when its client left has read the input at least; a model is set as
+        long as one was.
+        """
         if self.usage is not None:
             return self.usage
-        if self.stream_state is None or self.chat is None:
+        if self.chat is None or not self.model:
             return Usage()
-        if self.stream_state.usage is not None:
-            return self.stream_state.usage
-        return Usage(self.chat.input_tokens(), 0, self.stream_state.tokens_seen, estimated=True)
+        state = self.stream_state or StreamState()
+        if state.usage is not None:
+            return state.usage
+        return Usage(self.chat.input_tokens(), 0, state.tokens_seen, estimated=True)
 
     def headers(self) -> dict[str, str]:
         """Return the headers that say why; those of an answer's end are not among them."""
@@ -84,9 +99,9 @@ class Exchange:
         return found
 
     def overhead_ms(self) -> float:
-        """Return how long it took until the engine was asked; so far, when it was not."""
+        """Return how long we took until the engine was asked; so far, when it was not."""
         asked = self.asked if self.asked is not None else self.clock.monotonic()
-        return (asked - self.started) * 1000
+        return (asked - self.started - self.waited) * 1000
 
     def record(self, status: Status, http_status: int, error: str, prices: Prices) -> RequestRecord:
         """Return the record of this request; the tenant must be known."""

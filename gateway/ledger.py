@@ -29,12 +29,13 @@ from sqlalchemy import (
     String,
     Table,
     create_engine,
+    delete,
     event,
     insert,
     select,
 )
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DataError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from gateway.errors import LedgerUnavailable
@@ -45,6 +46,7 @@ log = logging.getLogger(__name__)
 MAX_BATCH = 512
 """Most records a commit."""
 
+PROBE_SECONDS = 2.0
 NANO = Decimal(1_000_000_000)
 
 metadata = MetaData()
@@ -121,10 +123,11 @@ class Ledger:
         return await asyncio.to_thread(self._find, request_id, tenant)
 
     async def is_ready(self) -> bool:
-        """Tell whether the database answers."""
+        """Tell whether the database takes writes now; False when it does not say so within seconds."""
         try:
-            await asyncio.to_thread(self._find, "", "")
-        except LedgerUnavailable:
+            async with asyncio.timeout(PROBE_SECONDS):
+                await asyncio.to_thread(self._try_to_write)
+        except (SQLAlchemyError, TimeoutError):
             return False
         return True
 
@@ -145,6 +148,11 @@ class Ledger:
             raise LedgerUnavailable(f"The ledger cannot be read: {_cause(error)}.") from error
         return None if row is None else _record(dict(row))
 
+    def _try_to_write(self) -> None:
+        """Change nothing, in the way of a change: it needs the same rights and locks."""
+        with self._engine.begin() as connection:
+            connection.execute(delete(requests_table).where(requests_table.c.id == ""))
+
     def _write(self) -> None:
         """Run the writer's thread: commit batch after batch until it is told to stop."""
         with self._connection as connection:
@@ -159,18 +167,26 @@ class Ledger:
                     _commit(connection, entries)
 
 
-def _commit(connection: Connection, entries: "Sequence[_Entry]") -> None:
-    """Write entries together; where that fails, one by one, so that a bad one spoils no other."""
+def _commit(connection: Connection, entries: "Sequence[_Entry]", *, again: bool = True) -> None:
+    """Write entries together; where one of them is bad, one by one, so that it spoils no other.
+
+    Where the database dropped the connection, they are written once more, over a new one.
+    """
     try:
         with connection.begin():
             connection.execute(insert(requests_table), [_row(entry.record) for entry in entries])
     except Exception as error:  # noqa: BLE001 - whatever it is, the writer must live on
-        if len(entries) > 1:
-            for entry in entries:
-                _commit(connection, [entry])
+        if again and connection.invalidated:
+            _commit(connection, entries, again=False)
             return
-        cause, text = _cause(error), msgspec.json.encode(_row(entries[0].record)).decode()
-        log.error("The ledger did not take a record (%s): %s", cause, text)  # noqa: TRY400
+        if len(entries) > 1 and isinstance(error, (DataError, IntegrityError)):
+            for entry in entries:
+                _commit(connection, [entry], again=again)
+            return
+        cause = _cause(error)
+        for entry in entries:
+            text = msgspec.json.encode(_row(entry.record)).decode()
+            log.error("The ledger did not take a record (%s): %s", cause, text)  # noqa: TRY400
         _tell(entries, LedgerUnavailable(f"The ledger cannot be written: {cause}."))
     else:
         _tell(entries, None)
@@ -214,7 +230,7 @@ def _open(url: str) -> tuple[Engine, Connection]:
     """Return an engine whose tables are there, and the connection for the writer."""
     try:
         parsed = make_url(url)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:
         raise LedgerUnavailable(
             "ledger.url is not a database URL, such as sqlite:///flashlane.db."
         ) from error
@@ -249,6 +265,7 @@ _FIELDS = tuple(field.name for field in fields(RequestRecord))
 def _row(record: RequestRecord) -> dict[str, object]:
     row = {name: getattr(record, name) for name in _FIELDS}
     row["trace"] = list(record.trace)
+    row["model_requested"] = record.model_requested.replace("\0", "\ufffd")  # PostgreSQL takes no NUL
     row["cost_nano_usd"] = int(row.pop("cost_usd") * NANO)
     return row
 

@@ -1,6 +1,8 @@
 """The life of a request, from the key to the record. `answer_chat` is the story; the rest are its steps."""
 
 import asyncio
+import contextlib
+import functools
 import logging
 from collections.abc import Iterator
 
@@ -10,10 +12,11 @@ from backends.protocol import Answer
 from backends.types import EngineFlavour, InferenceRequest
 from gateway.errors import ClientLeft, KeyMissing, LedgerUnavailable, to_answer
 from gateway.exchange import HEADER, Exchange
-from gateway.http import ClientPresence, Receive, Reply, Scope, Send, header, read_body
+from gateway.http import ClientPresence, Deadline, Receive, Reply, Scope, Send, header, read_body
 from gateway.records import RequestRecord, Status
 from gateway.services import Services
 from gateway.streaming import DONE, Relay, usage_of_answer
+from gateway.telemetry import Telemetry
 from gateway.wire import ChatRequest, parse_chat
 from policies.decision import decide, needs_estimate
 from policies.types import Ask, Caller, Hardness, Prices
@@ -21,6 +24,9 @@ from policies.types import Ask, Caller, Hardness, Prices
 log = logging.getLogger(__name__)
 
 CHAT_PATH = "/v1/chat/completions"
+LEDGER_SECONDS = 5.0
+"""How long an answer's end waits for its record."""
+
 REPLICAS_PER_MODEL = 2
 """How many replicas of a model are tried before the next model is."""
 
@@ -44,7 +50,8 @@ async def answer_chat(services: Services, scope: Scope, receive: Receive, reply:
     exchange = Exchange(services.clock, CHAT_PATH)
     try:
         exchange.caller = identify(services, scope)
-        exchange.chat = parse_chat(await read_body(scope, receive, services.max_body_bytes))
+        body = await exchange.waiting(read_body(scope, receive, services.max_body_bytes))
+        exchange.chat = parse_chat(body)
         _estimate(services, exchange.caller, exchange.chat, exchange)
         _decide(services, exchange.caller, exchange.chat, exchange)
         with ClientPresence(receive):
@@ -131,7 +138,9 @@ async def _open(
         except (BackendUnavailable, BackendOverloaded) as error:
             failure = error
             _note_failure(services, exchange, member, error)
-    raise failure or all_tried(exchange.model)
+    nobody = failure or all_tried(exchange.model)
+    exchange.model, exchange.member = "", None  # the notes have who was asked
+    raise nobody
 
 
 def _candidates(services: Services, exchange: Exchange) -> Iterator[tuple[str, Member]]:
@@ -248,12 +257,17 @@ async def _settle(
     record = exchange.record(status, http_status, error, prices)
     services.telemetry.settled(record)
     writing = services.ledger.record(record)
+    writing.add_done_callback(functools.partial(_count_lost, services.telemetry))
     if wait:
-        try:
-            await writing
-        except LedgerUnavailable:
-            services.telemetry.ledger_failed()  # the record is in the log; an answer is not held back for it
+        # An answer is not held back for ever: a record that is lost is in the log.
+        with contextlib.suppress(LedgerUnavailable), Deadline(LEDGER_SECONDS, LedgerUnavailable("too slow")):
+            await asyncio.shield(writing)
     return record
+
+
+def _count_lost(telemetry: Telemetry, writing: asyncio.Future[None]) -> None:
+    if not writing.cancelled() and writing.exception() is not None:
+        telemetry.ledger_failed()
 
 
 def _broken(exchange: Exchange, what: str) -> BackendError:

@@ -14,7 +14,7 @@ class RequestRecord:
     Attributes:
         id: "req_" and 32 hex digits, growing with time.
         created_ms: When it came, Unix milliseconds, UTC.
-        model: The model that answered; "" when none did.
+        model: The model that answered, or was at work on it; "" when none was.
         reason: What decided; see `policies.Decision`.
         trace: Every rule that was looked at, and every replica that failed.
         status: `incomplete` means that the engine died in the middle of the answer.
@@ -22,7 +22,7 @@ class RequestRecord:
         error: The error's `code`, "" when there was none.
         usage_estimated: True when the engine did not say what it used.
         ttft_ms: Milliseconds from the request to the first token; None when there was no stream.
-        overhead_ms: Milliseconds of `total_ms` before the engine was asked.
+        overhead_ms: Milliseconds of `total_ms` before the engine was asked, the client's upload left out.
     """
 
     id: str

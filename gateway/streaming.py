@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -107,7 +108,7 @@ class _Choice(msgspec.Struct):
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: UsageFields | None = None
-    error: msgspec.Raw | None = None
+    error: Any = None  # not `Raw | None`, of which msgspec takes nothing but null
 
 
 class _PlainAnswer(msgspec.Struct):

@@ -19,6 +19,7 @@ from policies.tokens import estimate_tokens
 ISOLATION_FIELDS = ("cache_salt", "priority", "kv_transfer_params", "prompt_embeds", "request_id")
 """Fields that touch other tenants; they come from policy, whatever a client sends."""
 
+LIMIT_FIELDS = frozenset({"max_tokens", "max_completion_tokens"})
 SYSTEM_ROLES = frozenset({"system", "developer"})
 T = TypeVar("T")
 TOKENS_PER_MESSAGE = 4
@@ -145,8 +146,9 @@ class ChatRequest:
             options = _decode(fields, "stream_options", dict[str, Raw]) or {}
             fields["stream_options"] = _raw(options | {"include_usage": Raw(b"true")})
         if max_output_tokens is not None:
-            asked = "max_completion_tokens" if "max_completion_tokens" in fields else "max_tokens"
-            fields[asked] = _raw(max_output_tokens)
+            # Under every name that the client used: an engine may read but one of them.
+            for name in LIMIT_FIELDS & fields.keys() or {"max_tokens"}:
+                fields[name] = _raw(max_output_tokens)
         if cache_salt is not None:
             fields["cache_salt"] = _raw(cache_salt)
         return msgspec.json.encode(fields)
@@ -201,6 +203,8 @@ def _decode(fields: dict[str, Raw], name: str, kind: type[T]) -> T | None:
         raise BodyInvalid(
             f"Invalid value for '{param}': {what[0].lower()}{what[1:]}.", param=param
         ) from error
+    except RecursionError as error:
+        raise BodyInvalid(f"'{name}' is nested too deeply.", param=name) from error
 
 
 def _raw(value: Any) -> Raw:  # noqa: ANN401 - whatever JSON has
@@ -214,3 +218,5 @@ def _count(tools: bytes) -> int:
         return len(msgspec.json.decode(tools, type=Sequence[Raw] | None) or ())
     except msgspec.ValidationError as error:
         raise BodyInvalid("'tools' must be an array.", param="tools") from error
+    except RecursionError as error:
+        raise BodyInvalid("'tools' is nested too deeply.", param="tools") from error

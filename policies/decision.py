@@ -12,7 +12,12 @@ OUTPUT_RESERVE = 256
 
 def needs_estimate(ask_model: str, tenant: Tenant) -> bool:
     """Tell whether `decide` will look at the hardness of the request."""
-    return ask_model == AUTO and tenant.routing.mode is Mode.AUTO
+    return (
+        ask_model == AUTO
+        and tenant.routing.mode is Mode.AUTO
+        and tenant.may_use(FLASH)
+        and tenant.may_use(STANDARD)
+    )
 
 
 def decide(

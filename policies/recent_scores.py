@@ -26,6 +26,10 @@ SEED = 200
 """How many scores of the shipped reference distribution stand in until real ones push them out."""
 
 
+ENTRIES_A_READ = 100
+"""Most entries of the stream that are read at once; an entry holds a second's scores of one process."""
+
+
 class ScoreWindow:
     """The last `WINDOW` scores of a tenant, seeded with a reference distribution."""
 
@@ -127,7 +131,7 @@ class RecentScores:
             self._seen[tenant] = entry
             if fields.get(b"from") != self._process:
                 window = self._window(tenant)
-                for (score,) in struct.iter_unpack("<f", fields.get(b"scores", b"")):
+                for (score,) in struct.iter_unpack("<f", fields.get(b"scores", b"")[-4 * WINDOW :]):
                     window.add(score)
 
     async def _send(self, redis: Redis, tenant: str) -> None:
@@ -150,8 +154,11 @@ def _stream(tenant: str) -> str:
 async def _read_after(
     redis: Redis, tenant: str, after: bytes | None
 ) -> list[tuple[bytes, Mapping[bytes, bytes]]]:
-    start = "-" if after is None else b"(" + after
-    entries = await redis.xrange(_stream(tenant), min=start, max="+")
+    """Return the entries after one, oldest first; the newest ones when there is none. Bounded in number."""
+    if after is None:
+        newest = await redis.xrevrange(_stream(tenant), count=ENTRIES_A_READ)
+        return list(reversed(cast("list[tuple[bytes, Mapping[bytes, bytes]]]", newest)))
+    entries = await redis.xrange(_stream(tenant), min=b"(" + after, max="+", count=ENTRIES_A_READ)
     return cast("list[tuple[bytes, Mapping[bytes, bytes]]]", entries)
 
 

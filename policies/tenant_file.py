@@ -125,6 +125,7 @@ class TenantFile(_Section):
             "budget": self.budget is not None,
             "prefixes": bool(self.prefixes),
             "routing.max_quality_loss": self.routing.max_quality_loss is not None,
+            "routing.confidence": "confidence" in self.routing.model_fields_set,
             "routing.sticky": self.routing.sticky != "none",
         }
         return [key for key, present in named.items() if present]

@@ -57,8 +57,9 @@ def _alternatives(node: Mapping[str, object], schema: Mapping[str, object]) -> l
 def _step(node: Mapping[str, object], part: int | str) -> Mapping[str, object]:
     if isinstance(part, int):
         return _mapping(node.get("items"))
-    properties = _mapping(node.get("properties"))
-    return _mapping(properties.get(part, node.get("additionalProperties")))
+    properties, patterns = _mapping(node.get("properties")), _mapping(node.get("patternProperties"))
+    free = next(iter(patterns.values()), node.get("additionalProperties"))
+    return _mapping(properties.get(part, free))
 
 
 def _mapping(value: object) -> Mapping[str, object]:

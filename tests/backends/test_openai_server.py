@@ -1,0 +1,114 @@
+"""What `OpenAIServer` promises beyond the contract of all backends."""
+
+import json
+
+import pytest
+
+from backends.errors import BackendError, BackendUnavailable
+from backends.openai_server import Timeouts, error_message
+from backends.types import InferenceRequest
+from tests.contracts.subjects import API_KEY, openai_server
+from tests.contracts.test_backend import ask, read_all
+from tests.fakes.upstream import ScriptedUpstream, Talk, answer, events, well_behaved
+from tests.support.waiting import until
+
+
+async def test_bytes_pass_as_they_came_and_the_request_goes_as_it_was_given():
+    sent = [": odd\r\n\r\n", *events(), 'data: {"x" : 1.10}\r\n\r\n']
+
+    async def script(talk: Talk) -> None:
+        await talk.head()
+        for piece in sent:
+            await talk.send(piece)
+        await talk.end()
+
+    async with ScriptedUpstream(script) as upstream:
+        backend = openai_server(upstream.url)
+        request = InferenceRequest("/v1/chat/completions", b'{"n" : 1.0}', True, {"traceparent": "00-1"})
+        assert await read_all(await backend.open(request)) == "".join(sent).encode()
+        await backend.aclose()
+    (seen,) = upstream.requests
+    assert (seen.method, seen.path, seen.body) == ("POST", request.path, request.body)
+    assert seen.headers["authorization"] == f"Bearer {API_KEY}"
+    assert seen.headers["traceparent"] == "00-1"
+
+
+async def test_an_answer_read_to_its_end_leaves_its_connection_for_the_next():
+    async with ScriptedUpstream(well_behaved) as upstream:
+        backend = openai_server(upstream.url)
+        for stream in (False, True, False):
+            await read_all(await backend.open(ask(stream=stream)))
+        assert await backend.is_ready()
+        assert upstream.connections == 1
+        await backend.aclose()
+        await until(lambda: upstream.open_connections == 0, "the kept connection to close")
+
+
+async def test_a_stream_that_is_slow_to_begin_is_passed_on_and_one_that_falls_silent_is_not():
+    async def script(talk: Talk) -> None:
+        await talk.head()
+        await talk.until_closed()
+
+    async with ScriptedUpstream(script) as upstream:
+        backend = openai_server(upstream.url, Timeouts(peek=0.02, idle=0.05))
+        begun = await backend.open(ask(stream=True))
+        with pytest.raises(BackendError, match=r"sent nothing for 0\.05 s"):
+            await begun.read()
+        await begun.aclose()
+        await until(lambda: upstream.open_connections == 0, "the engine to be told to stop")
+        await backend.aclose()
+
+
+async def test_a_stream_that_dies_before_its_first_byte_may_be_tried_elsewhere():
+    async def script(talk: Talk) -> None:
+        await talk.head()
+        talk.abort()
+
+    async with ScriptedUpstream(script) as upstream:
+        backend = openai_server(upstream.url)
+        with pytest.raises(BackendUnavailable):
+            await backend.open(ask(stream=True))
+        await backend.aclose()
+
+
+async def test_an_engine_that_does_not_answer_is_given_up_and_told_to_stop():
+    async def script(talk: Talk) -> None:
+        await talk.until_closed()
+
+    async with ScriptedUpstream(script) as upstream:
+        backend = openai_server(upstream.url, Timeouts(head=0.05))
+        with pytest.raises(BackendUnavailable, match=r"no answer within 0\.05 s"):
+            await backend.open(ask(stream=False))
+        await until(lambda: upstream.open_connections == 0, "the engine to be told to stop")
+        await backend.aclose()
+
+
+async def test_the_reason_that_an_engine_gives_is_told_without_our_key():
+    async def script(talk: Talk) -> None:
+        await talk.json({"error": {"message": f"no memory for {API_KEY}"}}, 500)
+
+    async with ScriptedUpstream(script) as upstream:
+        backend = openai_server(upstream.url)
+        with pytest.raises(BackendUnavailable) as caught:
+            await backend.open(ask(stream=False))
+        await backend.aclose()
+    assert "answered 500: no memory for ***" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"error": {"message": "a"}}', "a"),
+        (b'{"error": "a"}', "a"),
+        (b'{"message": "a"}', "a"),
+        (b'{"error": {"code": 1}}', ""),
+        (b'{"error": null}', ""),
+        (b'["a"]', ""),
+        (b"<html>", ""),
+        (b"\xff", ""),
+        (b"", ""),
+        (json.dumps(answer()).encode(), ""),
+    ],
+)
+def test_the_message_of_an_error_body(body: bytes, message: str):
+    assert error_message(body) == message

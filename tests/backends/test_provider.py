@@ -1,0 +1,73 @@
+"""What `Provider` promises beyond the contract of all backends."""
+
+import pytest
+
+from backends.errors import BackendError, BackendUnavailable
+from backends.provider import Provider
+from backends.types import InferenceRequest, Replica, ReplicaKind
+from tests.contracts.subjects import API_KEY, SocketSubject, provider, subject_named
+from tests.contracts.test_backend import ask, read_all
+from tests.fakes.upstream import Talk, events
+from tests.support.waiting import until
+
+# litellm's own types, and what it asks of them
+pytestmark = [pytest.mark.filterwarnings(f"ignore:{of}") for of in ("Item", "Accessing the")]
+
+
+async def test_it_asks_for_the_providers_model_with_its_key():
+    async with subject_named("provider") as subject:
+        assert isinstance(subject, SocketSubject)
+        await read_all(await subject.backend.open(ask(stream=True)))
+        (seen,) = subject.upstream.requests
+    assert seen.json()["model"] == "engine-model"
+    assert seen.json()["stream_options"] == {"include_usage": True}
+    assert seen.headers["authorization"] == f"Bearer {API_KEY}"
+
+
+@pytest.mark.parametrize("sent", [[], events()[:2]])
+async def test_no_end_is_made_up_for_a_stream_that_stops(sent: list[str]):
+    async def script(talk: Talk) -> None:
+        await talk.head()
+        for piece in sent:
+            await talk.send(piece)
+        await talk.end()
+
+    async def passed(subject: SocketSubject) -> bytes:
+        seen: list[bytes] = []
+        answer = await subject.backend.open(ask(stream=True))
+        try:
+            while piece := await answer.read():
+                seen.append(piece)
+        finally:
+            await answer.aclose()
+        return b"".join(seen)
+
+    async with subject_named("provider") as subject:
+        assert isinstance(subject, SocketSubject)
+        subject.upstream.script = script
+        with pytest.raises(BackendError, match="standard/main/0"):
+            await passed(subject)
+
+
+async def test_an_error_as_the_first_event_may_be_tried_elsewhere():
+    async def script(talk: Talk) -> None:
+        await talk.head()
+        await talk.send('data: {"error": {"message": "boom", "code": 500}}\n\n')
+        await talk.until_closed()
+
+    async with subject_named("provider") as subject:
+        assert isinstance(subject, SocketSubject)
+        subject.upstream.script = script
+        with pytest.raises(BackendUnavailable):
+            await subject.backend.open(ask(stream=True))
+        await until(subject.has_stopped, "the engine to be told to stop")
+
+
+async def test_a_path_that_it_does_not_serve_is_told():
+    backend = Provider(Replica("a/b/0", ReplicaKind.LITELLM, "", "openai/x"))
+    with pytest.raises(BackendUnavailable, match="serves /v1/chat/completions only"):
+        await backend.open(InferenceRequest("/v1/embeddings", b"{}", False, {}))
+
+
+async def test_a_provider_is_ready_without_being_asked():
+    assert await provider("http://127.0.0.1:9").is_ready()

@@ -1,0 +1,242 @@
+"""Event streams: cut into events however they arrive, looked at, and passed on byte for byte."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from backends.errors import BackendError
+from backends.types import Usage
+from gateway.streaming import MAX_EVENT, EventSplitter, Relay, payload_of, usage_of_answer
+
+LINE_ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
+DONE = b"data: [DONE]\n\n"
+
+
+def event(**chunk: Any) -> bytes:
+    """Return an event as engines write it."""
+    return b"data: " + json.dumps(chunk, separators=(",", ":"), ensure_ascii=False).encode() + b"\n\n"
+
+
+def token(text: str, finish: str | None = None) -> bytes:
+    """Return an event with a piece of the answer."""
+    return event(choices=[{"index": 0, "delta": {"content": text}, "finish_reason": finish}])
+
+
+USAGE = event(choices=[], usage={"prompt_tokens": 12, "completion_tokens": 3})
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> tuple[bytes, bytes | None]:
+    """Return a line of an event, and the data that it carries; None when it carries none."""
+    text = draw(st.text(st.characters(exclude_characters="\r\n", codec="utf-8"), max_size=8)).encode()
+    kind = draw(st.sampled_from(["data: ", "data:", "data", ":", "event: ", "id: ", "retry: ", "database: "]))
+    match kind:
+        case "data":
+            return b"data", b""
+        case "data:" if text.startswith(b" "):
+            return b"data:" + text, text[1:]
+        case "data: " | "data:":
+            return kind.encode() + text, text
+        case _:
+            return kind.encode() + text, None
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> tuple[list[bytes], list[bytes]]:
+    """Return a stream of whole events in pieces, and the payloads of its events that have data."""
+    out, payloads = b"", list[bytes]()
+    for written in draw(st.lists(st.lists(lines(), min_size=1, max_size=4), max_size=5)):
+        end = draw(LINE_ENDS)
+        out += b"".join(line + end for line, _ in written) + end
+        data = [value for _, value in written if value is not None]
+        if data:
+            payloads.append(b"\n".join(data))
+    places = sorted(draw(st.sets(st.integers(0, len(out)), max_size=8)))
+    return [out[a:b] for a, b in zip([0, *places], [*places, len(out)], strict=True)], payloads
+
+
+def has_data(piece: bytes) -> bool:
+    """Tell whether an event has a data line."""
+    return any(
+        line == b"data" or line.startswith(b"data:") for line in piece.replace(b"\r", b"\n").split(b"\n")
+    )
+
+
+@given(streams())
+@example(([b"data: a\r\n\r", b"\ndata: b\n\n"], [b"a", b"b"]))
+@example(([b"data: a\r", b"\r", b"data: b\r\r"], [b"a", b"b"]))
+@example(([b"data: a\r", b"\ndata: b\r\n", b"\r\n"], [b"a\nb"]))
+@example(([b"data: a\n\n\n", b"data: b\n\n"], [b"a", b"b"]))
+@example(([b"data: \xe4", b"\xbd", b"\xa0\n\n"], [b"\xe4\xbd\xa0"]))
+def test_a_stream_gives_the_same_bytes_and_payloads_however_it_is_cut(
+    stream: tuple[list[bytes], list[bytes]],
+):
+    pieces, payloads = stream
+    splitter = EventSplitter()
+    events = [found for piece in pieces for found in splitter.feed(piece)]
+    assert b"".join(events) + splitter.rest == b"".join(pieces)
+    assert [payload_of(found) for found in events if has_data(found)] == payloads
+    assert splitter.rest.strip(b"\n") == b""
+
+
+@given(streams())
+def test_a_relay_that_has_no_reason_to_change_a_stream_passes_it_untouched(
+    stream: tuple[list[bytes], list[bytes]],
+):
+    pieces, _ = stream
+    relay = Relay(show_usage=True)
+    assert b"".join(map(relay.feed, pieces)).rstrip(b"\n") == b"".join(pieces).rstrip(b"\n")
+
+
+@given(st.data(), st.booleans())
+def test_what_a_relay_notes_does_not_depend_on_how_the_stream_was_cut(data: st.DataObject, show: bool):
+    tail = token("", "stop") + USAGE
+    sent = b"\xef\xbb\xbf: hi\r\n\r\n" + token("Pa") + token("\u4f60\U0001f600") + tail + DONE
+    places = sorted(data.draw(st.sets(st.integers(0, len(sent)), max_size=10)))
+    relay = Relay(show_usage=show)
+    passed = b"".join(relay.feed(sent[a:b]) for a, b in zip([0, *places], [*places, len(sent)], strict=True))
+    assert passed == sent.replace(DONE, b"").replace(b"" if show else USAGE, b"", -1 if not show else 0)
+    state = relay.state
+    assert (state.tokens_seen, state.done, state.finished, state.failed) == (2, True, True, False)
+    assert state.usage == Usage(12, 0, 3)
+    relay.check_end("r")
+
+
+def test_events_that_come_whole_are_passed_as_the_same_object():
+    piece = token("a") + token("b")
+    assert Relay(show_usage=False).feed(piece) is piece
+
+
+def test_done_is_held_back_wherever_it_stands():
+    relay = Relay(show_usage=True)
+    assert relay.feed(token("a") + DONE) == token("a")
+    assert relay.state.done
+    relay = Relay(show_usage=True)
+    assert relay.feed(b"data:[DONE]\r\n\r\n") == b""
+    assert relay.state.done
+
+
+def test_usage_beside_choices_is_noted_and_passed():
+    both = event(choices=[{"delta": {"content": "a"}}], usage={"prompt_tokens": 1, "completion_tokens": 1})
+    relay = Relay(show_usage=False)
+    assert relay.feed(both) == both
+    assert relay.state.usage == Usage(1, 0, 1)
+
+
+@pytest.mark.parametrize("choices", [{"choices": []}, {"choices": None}, {}])
+def test_usage_alone_is_left_out_for_a_client_that_did_not_ask(choices: dict[str, Any]):
+    alone = event(**choices, usage={"prompt_tokens": 1})
+    assert Relay(show_usage=False).feed(alone) == b""
+    assert Relay(show_usage=True).feed(alone) == alone
+
+
+def test_the_last_usage_counts():
+    relay = Relay(show_usage=False)
+    relay.feed(
+        event(choices=[], usage={"completion_tokens": 1}) + event(choices=[], usage={"completion_tokens": 2})
+    )
+    assert relay.state.usage == Usage(0, 0, 2)
+
+
+def test_fields_that_are_null_mean_nothing():
+    relay = Relay(show_usage=False)
+    empty = event(choices=None, usage=None, error=None)
+    odd = event(choices=[{"delta": None, "finish_reason": None}, {"delta": {"content": None}}], usage=None)
+    assert relay.feed(empty + odd) == empty + odd
+    state = relay.state
+    assert (state.has_token, state.finished, state.failed, state.usage) == (False, False, False, None)
+
+
+@pytest.mark.parametrize("error", [{"message": "boom"}, "boom", 500])
+def test_an_error_event_is_passed_on_and_noted(error: object):
+    relay = Relay(show_usage=False)
+    sent = token("a") + event(error=error)
+    assert relay.feed(sent) == sent
+    assert relay.state.failed
+    relay.check_end("r")  # the client has been told
+
+
+@pytest.mark.parametrize(
+    ("usage", "cached"),
+    [
+        ({"prompt_tokens_details": {"cached_tokens": 5}}, 5),
+        ({"prompt_cache_hit_tokens": 5}, 5),
+        ({"prompt_tokens_details": {"cached_tokens": 4}, "prompt_cache_hit_tokens": 5}, 4),
+        ({"prompt_tokens_details": {"cached_tokens": None}, "prompt_cache_hit_tokens": 5}, 5),
+        ({"prompt_tokens_details": None}, 0),
+        ({"prompt_tokens_details": {}}, 0),
+    ],
+)
+def test_cached_tokens_are_read_in_both_spellings(usage: dict[str, Any], cached: int):
+    relay = Relay(show_usage=True)
+    relay.feed(event(choices=[], usage={"prompt_tokens": 9, **usage}))
+    assert relay.state.usage == Usage(9, cached, 0)
+    assert usage_of_answer(json.dumps({"usage": {"prompt_tokens": 9, **usage}}).encode()) == Usage(
+        9, cached, 0
+    )
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [{"content": "a"}, {"reasoning_content": "a"}, {"reasoning": "a"}, {"tool_calls": [{"index": 0}]}],
+)
+def test_the_first_token_is_whatever_the_model_says_first(delta: dict[str, Any]):
+    relay = Relay(show_usage=False)
+    relay.feed(event(choices=[{"delta": {"role": "assistant", "content": ""}}]))
+    assert not relay.state.has_token
+    relay.feed(event(choices=[{"delta": delta}]))
+    assert relay.state.has_token
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b": ping\n\n",
+        b"event: x\ndata: not json\n\n",
+        b"data: [1]\n\n",
+        b'data: {"choices":[{"delta":{"content":"\\ud83d"}}]}\n\n',
+        b'data: {"choices":[{"delta":{"content":"\xff"}}]}\n\n',
+        b'data: {"choices":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n\n",
+    ],
+)
+def test_what_is_not_understood_is_passed_on(odd: bytes):
+    assert Relay(show_usage=False).feed(odd) == odd
+
+
+def test_a_stream_without_an_end_is_told_from_one_that_finished():
+    relay = Relay(show_usage=False)
+    relay.feed(token("a"))
+    with pytest.raises(BackendError, match="replica-1 ended the stream in the middle"):
+        relay.check_end("replica-1")
+    relay.feed(token("", "length"))
+    relay.check_end("replica-1")
+
+
+def test_an_event_is_bounded():
+    splitter = EventSplitter()
+    splitter.feed(b"data: " + bytes(MAX_EVENT - 6))
+    with pytest.raises(ValueError, match="longer than"):
+        splitter.feed(b"a")
+
+
+@pytest.mark.parametrize(
+    ("body", "usage"),
+    [
+        (b"{}", None),
+        (b'{"usage": null}', None),
+        (b'{"usage": "many"}', None),
+        (b"[]", None),
+        (b'{"usage": {"prompt_tokens": 3, "completion_tokens": 2}}', Usage(3, 0, 2)),
+    ],
+)
+def test_the_usage_of_a_plain_answer(body: bytes, usage: Usage | None):
+    assert usage_of_answer(body) == usage
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b'{"usage"', b'{"x":' + b"[" * 100_000])
+def test_a_plain_answer_that_is_not_json_is_told(body: bytes):
+    with pytest.raises(ValueError, match="not JSON"):
+        usage_of_answer(body)
