@@ -1,7 +1,8 @@
 """What can go wrong below the gateway.
 
 * BackendError             the engine failed in the middle of an answer
-  - BackendUnavailable     refused, unreachable, hung, or draining; nothing was sent, another may be tried
+  - BackendUnavailable     refused, unreachable, or failed before it brought anything; another may be tried
+  - BackendTimeout         nothing came in time; not tried elsewhere, for the work may have been done
   - BackendOverloaded      429 or 503 from the engine
   - BackendRejected        the engine refused the request (4xx); another replica would refuse it too
 * EngineError              an engine that we own
@@ -20,7 +21,23 @@ class BackendError(Exception):
 
 
 class BackendUnavailable(BackendError):
-    """Refused, unreachable, hung, or draining."""
+    """Refused, unreachable, or failed before it brought anything.
+
+    Attributes:
+        reached: Whether the request got there, so that trying again makes the work twice.
+        retry_after: Seconds after which it may be better; None when nobody knows.
+    """
+
+    def __init__(
+        self, message: str, *, replica: str, reached: bool = True, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, replica=replica)
+        self.reached = reached
+        self.retry_after = retry_after
+
+
+class BackendTimeout(BackendError):
+    """Nothing came in time; the work was cancelled."""
 
 
 class BackendOverloaded(BackendError):

@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from backends.errors import BackendUnavailable
-from backends.openai_server import OpenAIServer, Timeouts
+from backends.health import FAILURES, Health
+from backends.openai_server import OpenAIServer
 from backends.protocol import Answer, Backend
 from backends.provider import Provider
-from backends.types import InferenceRequest, Pool, Replica, ReplicaKind
+from backends.types import InferenceRequest, Pool, Replica, ReplicaKind, Timeouts
 
-SIT_OUT = 5.0
-"""Seconds for which a replica that failed is asked only after the others."""
+PROBE_SECONDS = 3.0
+"""Between two looks at the health of all replicas."""
 
 
 @dataclass(slots=True, eq=False)
@@ -19,16 +20,16 @@ class Member:
     """A replica at work.
 
     Attributes:
-        pool: Name of its pool.
+        pool: Its pool.
         in_flight: Requests on it now; changed by `open` and `close` alone.
-        failed_at: When it last failed to start an answer, monotonic seconds.
+        health: Whether it should get requests.
     """
 
     replica: Replica
-    pool: str
+    pool: Pool
     backend: Backend
     in_flight: int = 0
-    failed_at: float = field(default=float("-inf"))
+    health: Health = field(default_factory=Health)
 
     async def open(self, request: InferenceRequest) -> Answer:
         """Start `request` and count it until its answer is handed to `close`; see `Backend.open`."""
@@ -51,9 +52,9 @@ def make_backend(replica: Replica, timeouts: Timeouts) -> Backend:
     """Return the adapter for a replica."""
     match replica.kind:
         case ReplicaKind.OPENAI:
-            return OpenAIServer(replica, timeouts)
+            return OpenAIServer(replica, timeouts.connect)
         case ReplicaKind.LITELLM:
-            return Provider(replica, timeout=timeouts.head)
+            return Provider(replica)
 
 
 class Fleet:
@@ -64,30 +65,47 @@ class Fleet:
         pools: Mapping[str, Sequence[Pool]],
         *,
         monotonic: Callable[[], float],
-        make: Callable[[Replica], Backend],
+        make: Callable[[Replica, Timeouts], Backend] = make_backend,
     ) -> None:
         """Make a backend for every replica; nothing is connected yet."""
         self._monotonic = monotonic
         self._members = {
-            model: [Member(replica, pool.name, make(replica)) for pool in pools_ for replica in pool.replicas]
-            for model, pools_ in pools.items()
+            model: [
+                Member(replica, pool, make(replica, pool.timeouts))
+                for pool in its_pools
+                for replica in pool.replicas
+            ]
+            for model, its_pools in pools.items()
         }
 
     def place(self, model: str, tried: Sequence[Member] = ()) -> Member | None:
-        """Choose the replica of `model` with the fewest requests in flight.
+        """Choose the replica of `model` with the fewest requests for its share.
 
-        One that failed a moment ago comes after the others; one of `tried` is not chosen.
+        One that has just come gets a growing share; one that is out, or in `tried`, is not chosen.
 
         Returns:
-            None when every replica was tried.
+            None when there is none to choose.
         """
-        since = self._monotonic() - SIT_OUT
-        members = [member for member in self._members[model] if member not in tried]
-        return min(members, key=lambda member: (member.failed_at > since, member.in_flight), default=None)
+        now = self._monotonic()
+        chosen: Member | None = None
+        least = float("inf")
+        for member in self._members[model]:
+            if member in tried or not member.health.takes_requests(now):
+                continue
+            load = (member.in_flight + 1) / member.health.share(now)
+            if load < least:
+                chosen, least = member, load
+        return chosen
 
-    def failed(self, member: Member) -> None:
-        """Note that `member` could not start an answer."""
-        member.failed_at = self._monotonic()
+    def nobody(self, model: str) -> BackendUnavailable:
+        """Return the error for a model none of whose replicas takes requests now."""
+        names = ", ".join(member.replica.name for member in self._members[model])
+        return BackendUnavailable(
+            f"No replica of {model!r} answers now ({names}).",
+            replica=names,
+            reached=False,
+            retry_after=PROBE_SECONDS,
+        )
 
     def members(self) -> Iterator[tuple[str, Member]]:
         """Return every model and member."""
@@ -95,25 +113,32 @@ class Fleet:
             for member in members:
                 yield model, member
 
-    async def readiness(self) -> dict[str, dict[str, bool]]:
-        """Ask every replica whether it can serve; all at once, bounded by the connect timeout.
+    async def probe(self, *, first: bool = False) -> dict[str, dict[str, bool]]:
+        """Ask every replica whether it can serve, all at once, and note what it says.
+
+        Args:
+            first: Whether one miss is enough: nothing is known of the replica yet.
 
         Returns:
             Model -> replica name -> ready.
         """
         pairs = list(self.members())
+        since = self._monotonic()
         states = await asyncio.gather(*(member.backend.is_ready() for _, member in pairs))
         found: dict[str, dict[str, bool]] = {model: {} for model in self._members}
-        for (model, member), state in zip(pairs, states, strict=True):
-            found[model][member.replica.name] = state
+        for (model, member), ready in zip(pairs, states, strict=True):
+            for _ in range(FAILURES if first else 1):
+                member.health.was_probed(self._monotonic(), ready=ready, since=since)
+            found[model][member.replica.name] = ready
         return found
+
+    async def keep_probing(self) -> None:
+        """Look at the health of all replicas for ever."""
+        while True:
+            await asyncio.sleep(PROBE_SECONDS)
+            await self.probe()
 
     async def aclose(self) -> None:
         """Close every backend."""
         for _, member in self.members():
             await member.backend.aclose()
-
-
-def all_tried(model: str) -> BackendUnavailable:
-    """Return the error for a model whose every replica failed."""
-    return BackendUnavailable(f"No replica of {model!r} can answer now.", replica="")

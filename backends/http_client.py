@@ -27,9 +27,10 @@ MAX_HEAD = 64 * 1024
 class HttpError(Exception):
     """The exchange failed; `sent_nothing` tells whether not a byte of an answer had come."""
 
-    def __init__(self, message: str, *, sent_nothing: bool) -> None:
+    def __init__(self, message: str, *, sent_nothing: bool, reached: bool = True) -> None:
         super().__init__(message)
         self.sent_nothing = sent_nothing
+        self.reached = reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,9 +415,11 @@ class HttpPool:
                     lambda: Connection(loop), origin.host, origin.port, ssl=self._tls
                 )
         except TimeoutError as error:
-            raise HttpError(f"no connection within {self._connect_timeout:g} s", sent_nothing=True) from error
+            raise HttpError(
+                f"no connection within {self._connect_timeout:g} s", sent_nothing=True, reached=False
+            ) from error
         except OSError as error:
-            raise HttpError(f"cannot connect: {_reason(error)}", sent_nothing=True) from error
+            raise HttpError(f"cannot connect: {_reason(error)}", sent_nothing=True, reached=False) from error
         return connection
 
 

@@ -1,12 +1,17 @@
 """Backend for any OpenAI-compatible server: vLLM, SGLang, llama.cpp, and providers that speak it."""
 
 import asyncio
-from dataclasses import dataclass
 from typing import cast
 
 import msgspec
 
-from backends.errors import BackendError, BackendOverloaded, BackendRejected, BackendUnavailable
+from backends.errors import (
+    BackendError,
+    BackendOverloaded,
+    BackendRejected,
+    BackendTimeout,
+    BackendUnavailable,
+)
 from backends.http_client import HttpError, HttpPool, Response
 from backends.types import InferenceRequest, Replica
 
@@ -20,34 +25,17 @@ REJECTED = frozenset({400, 413, 422})
 OVERLOADED = frozenset({429, 503})
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """Seconds to wait for an engine.
-
-    Attributes:
-        connect: For TCP and TLS.
-        head: For the status; a plain answer is computed in this time.
-        peek: For the first bytes of a stream, before its status is passed on without them.
-        idle: Between the pieces of a stream.
-    """
-
-    connect: float = 5.0
-    head: float = 600.0
-    peek: float = 10.0
-    idle: float = 300.0
-
-
 class OpenAIServer:
     """One OpenAI-compatible server."""
 
-    def __init__(self, replica: Replica, timeouts: Timeouts) -> None:
+    def __init__(self, replica: Replica, connect_timeout: float) -> None:
         """Prepare a pool of connections; nothing is connected yet."""
         self._replica = replica
-        self._timeouts = timeouts
+        self._connect_timeout = connect_timeout
         headers = {"content-type": "application/json"}
         if replica.api_key is not None:
             headers["authorization"] = f"Bearer {replica.api_key}"
-        self._pool = HttpPool(replica.target, headers=headers, connect_timeout=timeouts.connect)
+        self._pool = HttpPool(replica.target, headers=headers, connect_timeout=connect_timeout)
 
     async def open(self, request: InferenceRequest) -> "ServerAnswer":
         """Start `request`; see `Backend.open`."""
@@ -58,25 +46,27 @@ class OpenAIServer:
                 request.path,
                 headers=tuple(request.headers.items()),
                 body=request.body,
-                timeout=self._timeouts.head,
+                timeout=request.patience,
             )
         except HttpError as error:
-            raise BackendUnavailable(f"Replica {name} failed: {error}.", replica=name) from error
-        except TimeoutError as error:
             raise BackendUnavailable(
-                f"Replica {name} gave no answer within {self._timeouts.head:g} s.", replica=name
+                f"Replica {name} failed: {error}.", replica=name, reached=error.reached
             ) from error
-        try:
-            await self._check(response, stream=request.stream)
-        except BaseException:
-            response.close()
-            raise
-        return ServerAnswer(response, name, self._timeouts.idle)
+        except TimeoutError as error:
+            raise BackendTimeout(
+                f"Replica {name} gave no answer within {request.patience:g} s.", replica=name
+            ) from error
+        if response.status != 200:
+            try:
+                raise await _refusal(response, self._replica)
+            finally:
+                response.close()
+        return ServerAnswer(response, name)
 
     async def is_ready(self) -> bool:
         """Ask `/health`; a server that has no such page is ready when it answers at all."""
         try:
-            async with asyncio.timeout(self._timeouts.connect):
+            async with asyncio.timeout(self._connect_timeout):
                 response = await self._pool.request("GET", "/health")
                 try:
                     await response.read_all(MAX_HEALTH)
@@ -90,41 +80,21 @@ class OpenAIServer:
         """Close the kept connections."""
         self._pool.close()
 
-    async def _check(self, response: Response, *, stream: bool) -> None:
-        """Raise what a bad status stands for; of a stream, await the first bytes for a bounded time."""
-        if response.status != 200:
-            raise await _refusal(response, self._replica)
-        if not stream:
-            return
-        try:
-            await response.wait(self._timeouts.peek)
-        except TimeoutError:
-            return  # slow, not dead: the status goes out, and what follows is told in the stream
-        except HttpError as error:
-            name = self._replica.name
-            raise BackendUnavailable(f"Replica {name} failed: {error}.", replica=name) from error
-
 
 class ServerAnswer:
     """An answer of an OpenAI-compatible server, byte for byte."""
 
-    def __init__(self, response: Response, replica: str, idle_timeout: float) -> None:
+    def __init__(self, response: Response, replica: str) -> None:
         self._response = response
         self._replica = replica
-        self._idle_timeout = idle_timeout
-        self._size = 0
         self.content_type = response.headers.get("content-type", "application/json")
 
-    async def read(self) -> bytes:
+    async def read(self, patience: float | None = None) -> bytes:
         """Return the next bytes; see `Answer.read`."""
         try:
-            return await self._response.read_some(self._idle_timeout)
+            return await self._response.read_some(patience)
         except HttpError as error:
             raise BackendError(f"Replica {self._replica} failed: {error}.", replica=self._replica) from error
-        except TimeoutError as error:
-            raise BackendError(
-                f"Replica {self._replica} sent nothing for {self._idle_timeout:g} s.", replica=self._replica
-            ) from error
 
     async def aclose(self) -> None:
         """Let go; see `Answer.aclose`."""

@@ -14,11 +14,12 @@ class Answer(Protocol):
 
     content_type: str
 
-    async def read(self) -> bytes:
+    async def read(self, patience: float | None = None) -> bytes:
         """Return the next bytes as the engine sent them, b"" at the end.
 
         Raises:
-            BackendError: The engine died, or fell silent, half way.
+            BackendError: The engine died half way.
+            TimeoutError: Nothing came for `patience` seconds; it can be read on.
         """
         ...
 
@@ -33,11 +34,12 @@ class Backend(Protocol):
     async def open(self, request: InferenceRequest) -> Answer:
         """Start `request` on the engine.
 
-        Waits for the status and, for a stream, a bounded time for the first bytes, so that an error
-        here means that nothing was sent on and another replica may be tried.
+        Waits for the status, at most `request.patience` seconds. An error here means that nothing was
+        sent on.
 
         Raises:
-            BackendUnavailable: Refused, unreachable, hung or misconfigured.
+            BackendUnavailable: Refused, unreachable or misconfigured.
+            BackendTimeout: No status came in time.
             BackendOverloaded: It asks us to come again later.
             BackendRejected: It refuses the request itself.
         """

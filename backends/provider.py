@@ -11,7 +11,13 @@ from typing import Any
 
 import msgspec
 
-from backends.errors import BackendError, BackendOverloaded, BackendRejected, BackendUnavailable
+from backends.errors import (
+    BackendError,
+    BackendOverloaded,
+    BackendRejected,
+    BackendTimeout,
+    BackendUnavailable,
+)
 from backends.types import InferenceRequest, Replica
 
 CHAT_PATH = "/v1/chat/completions"
@@ -29,10 +35,9 @@ def load_litellm() -> Any:  # noqa: ANN401 - the module ships types that strict 
 class Provider:
     """A model of a provider that litellm knows."""
 
-    def __init__(self, replica: Replica, *, timeout: float = 600.0) -> None:
+    def __init__(self, replica: Replica) -> None:
         """Prepare; litellm is imported by the first request, or by `is_ready`."""
         self._replica = replica
-        self._timeout = timeout
         self._litellm: Any = None
 
     async def open(self, request: InferenceRequest) -> "ProviderAnswer":
@@ -44,7 +49,7 @@ class Provider:
         arguments: dict[str, Any] = msgspec.json.decode(request.body)
         arguments |= {
             "model": self._replica.upstream_model,
-            "timeout": self._timeout,
+            "timeout": request.patience,
             "num_retries": 0,
             "max_retries": 0,
             "drop_params": True,
@@ -54,10 +59,20 @@ class Provider:
         if self._replica.target:
             arguments["api_base"] = self._replica.target
         try:
+            async with asyncio.timeout(request.patience):
+                return await self._begin(litellm, arguments, stream=request.stream)
+        except TimeoutError as error:
+            raise BackendTimeout(
+                f"Replica {name} gave no answer within {request.patience:g} s.", replica=name
+            ) from error
+
+    async def _begin(self, litellm: Any, arguments: dict[str, Any], *, stream: bool) -> "ProviderAnswer":  # noqa: ANN401
+        name = self._replica.name
+        try:
             answer: Any = await litellm.acompletion(**arguments)
         except Exception as error:
             raise _refusal(error, self._replica) from error
-        if not request.stream:
+        if not stream:
             return ProviderAnswer(_plain(answer), name, "application/json")
         try:
             first: Any = await anext(answer, None)
@@ -102,12 +117,19 @@ class ProviderAnswer:
         self._pieces = pieces
         self._replica = replica
         self._source = source
+        self._next: asyncio.Future[bytes] | None = None
         self.content_type = content_type
 
-    async def read(self) -> bytes:
+    async def read(self, patience: float | None = None) -> bytes:
         """Return the next bytes; see `Answer.read`."""
+        if self._next is None:
+            self._next = asyncio.ensure_future(anext(self._pieces, b""))
+        done, _ = await asyncio.wait({self._next}, timeout=patience)
+        if not done:
+            raise TimeoutError
+        piece, self._next = self._next, None
         try:
-            return await anext(self._pieces, b"")
+            return piece.result()
         except Exception as error:
             raise BackendError(
                 f"Replica {self._replica} failed in the middle of the answer.", replica=self._replica
@@ -115,6 +137,9 @@ class ProviderAnswer:
 
     async def aclose(self) -> None:
         """Let go; see `Answer.aclose`."""
+        if self._next is not None:
+            self._next.cancel()
+            await asyncio.wait({self._next})
         await _close(self._source)
 
 

@@ -45,6 +45,34 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long a model's engines are waited for, in seconds.
+
+    Attributes:
+        connect: For TCP and TLS.
+        peek: For the first token of a stream before its status goes out without it; until then an
+            error becomes a status, or another replica is tried.
+        first_token: From the request to the first token of a stream.
+        idle: Between two pieces of a stream, comments included.
+        total: For a whole answer; None sets no bound to a stream, and `PLAIN_SECONDS` to a plain answer.
+    """
+
+    connect: float = 5.0
+    peek: float = 5.0
+    first_token: float = 300.0
+    idle: float = 120.0
+    total: float | None = None
+
+    def for_plain(self) -> float:
+        """Return the bound of a plain answer."""
+        return PLAIN_SECONDS if self.total is None else self.total
+
+
+PLAIN_SECONDS = 600.0
+DEFAULT_TIMEOUTS = Timeouts()
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
     """Replicas alike.
 
@@ -54,6 +82,7 @@ class Pool:
         replicas: At least one.
         speculation: Whether its engines run with speculative decoding.
         max_concurrency: Most requests at once over the pool; None leaves it to the engine.
+        timeouts: Of its replicas.
     """
 
     name: str
@@ -61,6 +90,7 @@ class Pool:
     replicas: Sequence[Replica]
     speculation: bool = False
     max_concurrency: int | None = None
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +102,14 @@ class InferenceRequest:
         body: JSON, ready to send; `model` is already the upstream's name.
         stream: Whether an event stream is asked for.
         headers: Extra headers to send (trace context); no credentials.
+        patience: Seconds to wait for the status.
     """
 
     path: str
     body: bytes
     stream: bool
     headers: Mapping[str, str]
+    patience: float = PLAIN_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

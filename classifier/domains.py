@@ -5,10 +5,11 @@ a talk about code or queues names nothing; the domain with most points wins.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from classifier.lexicon import ChineseTerms
 from classifier.reading import Reading, read
+from classifier.text import Marks, ascii_signs
 
 DOMAINS = ("legal", "medical", "finance", "safety", "code", "math", "extraction", "creative", "chat")
 """All domains; "chat" is what none of the others claims."""
@@ -150,9 +151,13 @@ _TABLES: Mapping[str, Mapping[float, str]] = {
     "creative": _CREATIVE,
 }
 
-_CODE_MARKS = ("```", "def ", "#include", "</", "()", "=>", "==", "};", "return ", "self.", "SELECT ")
-_MATH_MARKS = ("\\frac", "\\sum", "\\int", "\\sqrt", "^2", "^n", "f(x)", "²")
-_ARITHMETIC = re.compile(r"\d ?[-+*/^×÷] ?\d")
+_CODE_MARKS = Marks(
+    "```", "def ", "#include", "</", "()", "=>", "==", "};", "return ", "self.", "SELECT "
+)  # fmt: skip
+_MATH_MARKS = Marks("\\frac", "\\sum", "\\int", "\\sqrt", "^2", "^n", "f(x)", "²")
+# "1 + 2". The pattern begins with the operator, which is rarer than a digit and quicker to look for.
+_ARITHMETIC = re.compile(r"[-+*/^×÷](?:(?<=\d.)|(?<=\d .)) ?\d")
+_OPERATORS = frozenset(b"-+*/^")
 _HARMLESS = re.compile(r"\b(?:bath|photo|seed|cherry) bombs?\b|\bbombs?hell\b", re.IGNORECASE)
 
 
@@ -166,6 +171,7 @@ def _claims() -> dict[str, tuple[tuple[str, float], ...]]:
 
 
 _CLAIMS = _claims()
+_CUES = frozenset(_CLAIMS)
 _PAIRS = frozenset(cue for cue in _CLAIMS if "_" in cue)
 _PAIR_STARTS = frozenset(cue.split("_", 1)[0] for cue in _PAIRS)
 _TERMS = ChineseTerms(cue for cue in _CLAIMS if not cue.isascii())
@@ -178,26 +184,40 @@ def detect_domain(text: str) -> str:
 
 def domain_of(reading: Reading) -> str:
     """The domain of a text that was read already."""
+    found = _found(reading)
+    code, math = _code_and_math(reading)
+    if not (found or code or math):
+        return "chat"
     points: dict[str, float] = dict.fromkeys(DOMAINS, 0.0)
-    for cue in _found(reading):
+    points["code"], points["math"] = code, math
+    for cue in found:
         for domain, worth in _CLAIMS[cue]:
             points[domain] += worth
-    text = reading.text
-    points["code"] += min(4.0, 1.25 * sum(map(text.count, _CODE_MARKS)))
-    if any(mark in text for mark in _MATH_MARKS) or _ARITHMETIC.search(text):
-        points["math"] += 2.0
-    if points["safety"] and _HARMLESS.search(text):
+    if points["safety"] and _HARMLESS.search(reading.text):
         points["safety"] -= 1.5
     best = max(DOMAINS, key=points.__getitem__)
     return best if points[best] >= _ENOUGH else "chat"
 
 
-def _found(reading: Reading) -> Iterable[str]:
-    words = reading.words
-    found = {word for word in words if word in _CLAIMS}
-    for at, word in enumerate(words):
-        if word in _PAIR_STARTS:
-            found.update(_PAIRS.intersection(("_".join(words[at : at + 2]), "_".join(words[at : at + 3]))))
-    if reading.chinese:
-        found.update(_TERMS.find(reading.text))
-    return found
+def _code_and_math(reading: Reading) -> tuple[float, float]:
+    """The points of marks, as against cue words."""
+    text = reading.text
+    signs = reading.signs if len(reading.stem) == len(text) else ascii_signs(text)
+    code = _CODE_MARKS.count(text, signs)
+    math = _MATH_MARKS.count(text, signs) or (
+        not (text.isascii() and _OPERATORS.isdisjoint(signs)) and _ARITHMETIC.search(text)
+    )
+    return min(4.0, 1.25 * code), 2.0 if math else 0.0
+
+
+def _found(reading: Reading) -> Collection[str]:
+    """The cues in it; the marks of two and three words stand in `_CLAIMS` joined by "_"."""
+    found = _CUES & reading.distinct
+    if not _PAIR_STARTS.isdisjoint(reading.distinct):
+        found = found.union(_pairs(reading.words))
+    return found.union(_TERMS.find(reading.text)) if reading.chinese else found
+
+
+def _pairs(words: Sequence[str]) -> Iterator[str]:
+    for at in [at for at, word in enumerate(words) if word in _PAIR_STARTS]:
+        yield from _PAIRS.intersection(("_".join(words[at : at + 2]), "_".join(words[at : at + 3])))

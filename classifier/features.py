@@ -1,8 +1,8 @@
 """The features of a pending task: one bounded pass over its text, plain Python, about 30 numbers."""
 
-import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import log1p
 
 from classifier.lexicon import (
     CHINESE_CUES,
@@ -10,9 +10,11 @@ from classifier.lexicon import (
     CUE_NAMES,
     ENGLISH_CUES,
     ENGLISH_PAIR_CUES,
+    PAIR_ENDS,
     PAIR_STARTS,
 )
 from classifier.reading import Reading
+from classifier.text import Marks, count_signs, numbers_and_long_words
 
 TEXT_FEATURES = (
     "words",
@@ -44,11 +46,14 @@ CONTEXT_FEATURES = ("chinese", "other_script", "tools", "attachments", "depth", 
 
 FEATURE_NAMES = (*TEXT_FEATURES, *CONTEXT_FEATURES)
 
-_SENTENCE = re.compile(r"[.!?](?=\s|$)|[。！？；;\n]")
+# A full stop ends a sentence before white space only. The pattern begins with one set of characters, not with
+# a choice of two, so that it is searched for by that set.
+_SENTENCE = re.compile(r"[.!?。！？；;\n](?:(?<![.!?])|(?!\S))")
 _BRACKET = re.compile(r"[()\[\]{}（）]")
+_NO_ASCII_BRACKET = bytes(code for code in range(256) if chr(code) not in "()[]{}")
 _LIST_ITEM = re.compile(r"\s*(?:\d{1,2}[.)、]|[-*•]|[（(][a-zA-Z0-9一二三四五六][)）])")
-_OPERATORS = "+*=^<>×÷≤≥≠∑∫√±∈≡"
-_CODE_MARKS = (
+_OTHER_OPERATOR = re.compile("[×÷≤≥≠∑∫√±∈≡]")
+_CODE_MARKS = Marks(
     "```",
     "def ",
     "return",
@@ -65,6 +70,11 @@ _CODE_MARKS = (
 )
 _MAX_CUES = 4  # a cue counts this often at most, so that stuffing a prompt with it gains little
 _OPENING = frozenset("([{（")
+_CUE_PLACES = {name: at for at, name in enumerate(CUE_NAMES)}
+_ENGLISH = {word: _CUE_PLACES[name] for word, name in ENGLISH_CUES.items()}
+_ENGLISH_PAIRS = {pair: _CUE_PLACES[name] for pair, name in ENGLISH_PAIR_CUES.items()}
+_CHINESE = {term: _CUE_PLACES[name] for term, name in CHINESE_CUES.items()}
+_LOGS = tuple(log1p(count) for count in range(_MAX_CUES + 1))
 
 
 def extract(
@@ -77,62 +87,70 @@ def extract(
     Returns:
         A value for each of FEATURE_NAMES, in that order; all finite.
     """
-    words = reading.words
-    values = _shape(reading)
-    values.update(_marks(reading.stem))
-    count = len(words)
-    values["numbers"] = math.log1p(sum(1 for word in words if "0" <= word[-1] <= "9"))
-    values["long_words"] = sum(1 for word in words if len(word) > 8) / count if count else 0.0
-    values["word_length"] = min(sum(map(len, words)) / count, 12.0) if count else 0.0
-    values["distinct_words"] = len(set(words)) / count if count else 1.0
-    values["ends_in_question"] = float(reading.stem.rstrip().endswith(("?", "？")))
-    values["options"] = float(reading.options)
-    values.update(_cues(reading))
-    values["chinese"] = reading.chinese / max(len(reading.stem), 1)
-    values["other_script"] = min(1.0, reading.other / max(len(reading.stem) - reading.chinese, 1) * 1.2)
-    values["tools"] = math.log1p(max(tool_count, 0))
-    values["attachments"] = math.log1p(max(attachments, 0))
-    values["depth"] = math.log1p(max(depth, 0))
-    values["carried"] = float(reading.carried)
-    return {name: values[name] for name in FEATURE_NAMES}
-
-
-def _shape(reading: Reading) -> dict[str, float]:
-    stem = reading.stem
-    log = math.log1p
-    sentences = [len(part) for part in _SENTENCE.split(stem) if part.strip()]
-    # A sentence's length is taken in the words that its share of the characters stands for.
-    longest = max(sentences, default=0) * reading.units / max(len(stem), 1)
-    return {
-        "words": log(reading.units),
-        "chars": log(reading.length),
-        "sentences": log(len(sentences)),
-        "longest_sentence": log(longest),
-        "asks": log(
-            stem.count("?") + stem.count("？") + sum(1 for line in stem.split("\n") if _LIST_ITEM.match(line))
-        ),
-    }
-
-
-def _marks(stem: str) -> dict[str, float]:
-    log = math.log1p
-    brackets, nesting = _nesting(stem)
-    operators = _OPERATORS[:6] if stem.isascii() else _OPERATORS
-    return {
-        "operators": log(sum(map(stem.count, operators))),
-        "brackets": log(brackets),
+    stem, words, signs = reading.stem, reading.words, reading.signs
+    characters, count = max(len(stem), 1), max(len(words), 1)
+    sentences, longest = _sentences(stem)
+    opened, nesting = _nesting(stem, signs)
+    numbers, long_words = numbers_and_long_words(stem)
+    values = {
+        "words": log1p(reading.units),
+        "chars": log1p(reading.length),
+        "sentences": log1p(sentences),
+        # A sentence's length is taken in the words that its share of the characters stands for.
+        "longest_sentence": log1p(longest * reading.units / characters),
+        "numbers": log1p(numbers),
+        "operators": log1p(_operators(stem, signs)),
+        "brackets": log1p(opened),
         "nesting": float(min(nesting, 5)),
-        "commas": log(stem.count(",") + stem.count("，") + stem.count("、") + stem.count(";")),
-        "code": log(sum(map(stem.count, _CODE_MARKS))),
-        "latex": log(stem.count("$") + stem.count("\\")),
+        "commas": log1p(_commas(stem, signs)),
+        "code": log1p(_CODE_MARKS.count(stem, signs)),
+        "latex": log1p(count_signs(signs, b"$\\")),
+        "long_words": long_words / count,
+        "word_length": min(len("".join(words)) / count, 12.0),
+        "distinct_words": len(reading.distinct) / count if words else 1.0,
+        "ends_in_question": float(stem.rstrip().endswith(("?", "？"))),
+        "options": float(reading.options),
+        "asks": log1p(_asks(stem, signs)),
     }
+    values.update(zip(CUE_NAMES, _cues(reading), strict=True))
+    values["chinese"] = reading.chinese / characters
+    values["other_script"] = min(1.0, reading.other / max(len(stem) - reading.chinese, 1) * 1.2)
+    values["tools"] = log1p(max(tool_count, 0))
+    values["attachments"] = log1p(max(attachments, 0))
+    values["depth"] = log1p(max(depth, 0))
+    values["carried"] = float(reading.carried)
+    return values
 
 
-def _nesting(stem: str) -> tuple[int, int]:
+def _sentences(stem: str) -> tuple[int, int]:
+    """How many there are, and the characters of the longest."""
+    lengths = [len(part) for part in _SENTENCE.split(stem) if part and not part.isspace()]
+    return len(lengths), max(lengths, default=0)
+
+
+def _operators(stem: str, signs: bytes) -> int:
+    found = count_signs(signs, b"+*=^<>")
+    return found if stem.isascii() else found + len(_OTHER_OPERATOR.findall(stem))
+
+
+def _commas(stem: str, signs: bytes) -> int:
+    found = count_signs(signs, b",;")
+    return found if stem.isascii() else found + stem.count("，") + stem.count("、")
+
+
+def _asks(stem: str, signs: bytes) -> int:
+    """Question marks and list items."""
+    items = list(filter(_LIST_ITEM.match, stem.split("\n")))
+    return count_signs(signs, b"?") + stem.count("？") + len(items)
+
+
+def _nesting(stem: str, signs: bytes) -> tuple[int, int]:
+    """How many brackets open, and how deep they go."""
+    brackets = signs.translate(None, _NO_ASCII_BRACKET).decode()
+    if "（" in stem or "）" in stem:
+        brackets = _BRACKET.findall(stem)
     depth = deepest = opened = 0
-    if "(" not in stem and "[" not in stem and "{" not in stem and "（" not in stem:
-        return 0, 0
-    for bracket in _BRACKET.findall(stem):
+    for bracket in brackets:
         if bracket in _OPENING:
             opened += 1
             depth += 1
@@ -142,20 +160,27 @@ def _nesting(stem: str) -> tuple[int, int]:
     return opened, deepest
 
 
-def _cues(reading: Reading) -> dict[str, float]:
-    counts: dict[str, int] = dict.fromkeys(CUE_NAMES, 0)
+def _cues(reading: Reading) -> list[float]:
+    """A value for each of CUE_NAMES."""
+    counts = [0] * len(CUE_NAMES)
     words = reading.words
-    lookup = ENGLISH_CUES.get
-    for word in words:
-        if (name := lookup(word)) is not None:
-            counts[name] += 1
-    for at, word in enumerate(words[:-1]):
-        if word in PAIR_STARTS and (name := ENGLISH_PAIR_CUES.get((word, words[at + 1]))) is not None:
-            counts[name] += 1
+    for word in filter(_ENGLISH.__contains__, words):
+        counts[_ENGLISH[word]] += 1
+    for pair in _pairs(reading):
+        counts[_ENGLISH_PAIRS[pair]] += 1
     if reading.chinese:
         for term in CHINESE_TERMS.find(reading.stem):
-            counts[CHINESE_CUES[term]] += 1
-    return {name: math.log1p(min(found, _MAX_CUES)) for name, found in counts.items()}
+            counts[_CHINESE[term]] += 1
+    return [_LOGS[min(found, _MAX_CUES)] if found else 0.0 for found in counts]
+
+
+def _pairs(reading: Reading) -> Sequence[tuple[str, str]]:
+    words, distinct = reading.words, reading.distinct
+    starts = {start for start in PAIR_STARTS & distinct if not PAIR_ENDS[start].isdisjoint(distinct)}
+    if not starts:  # as in most texts, which spares a walk over the words
+        return ()
+    found = [(word, words[at]) for at, word in enumerate(words[:-1], 1) if word in starts]
+    return [pair for pair in found if pair in _ENGLISH_PAIRS]
 
 
 def ordered(features: Mapping[str, float]) -> list[float]:

@@ -4,6 +4,7 @@ English cues are single words or pairs of neighbouring words, Chinese ones are s
 characters. Looking them up costs one dictionary access a word, whatever the number of cues.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 
 CUE_NAMES = (
@@ -120,25 +121,34 @@ def _index(terms: Iterable[str]) -> dict[str, tuple[int, ...]]:
     return {first: tuple(sorted(found, reverse=True)) for first, found in lengths.items()}
 
 
+def _starts(terms: Iterable[str]) -> re.Pattern[str]:
+    """Where a term may begin: its first character, and a second one of some term after it.
+
+    Most characters are passed over in C that way.
+    """
+    firsts = "".join(sorted({term[0] for term in terms}))
+    seconds = "".join(sorted({term[1] for term in terms if len(term) > 1}))
+    alone = "".join(sorted(term for term in terms if len(term) == 1))
+    return re.compile(f"[{firsts}](?:(?=[{seconds}])" + (f"|(?<=[{alone}]))" if alone else ")"))
+
+
 class ChineseTerms:
     """A set of Chinese terms that is found in a text by one walk over it."""
 
-    __slots__ = ("_lengths", "_terms")
+    __slots__ = ("_lengths", "_starts", "_terms")
 
     def __init__(self, terms: Iterable[str]) -> None:
         self._terms = frozenset(terms)
         self._lengths = _index(self._terms)
+        self._starts = _starts(self._terms)
 
     def find(self, text: str) -> list[str]:
         """Every term in `text`, in order; the longest wins where several begin at one place."""
         found: list[str] = []
-        starts, terms = self._lengths, self._terms
-        for at, char in enumerate(text):
-            lengths = starts.get(char)
-            if lengths is None:
-                continue
-            for length in lengths:
-                if (term := text[at : at + length]) in terms:
+        for start in self._starts.finditer(text):
+            at = start.start()
+            for length in self._lengths[text[at]]:
+                if (term := text[at : at + length]) in self._terms:
                     found.append(term)
                     break
         return found
@@ -149,5 +159,8 @@ ENGLISH_PAIR_CUES: Mapping[tuple[str, str], str] = {
     (pair.split("_")[0], pair.split("_")[1]): name for pair, name in _invert(_ENGLISH_PAIRS).items()
 }
 PAIR_STARTS: frozenset[str] = frozenset(first for first, _ in ENGLISH_PAIR_CUES)
+PAIR_ENDS: Mapping[str, frozenset[str]] = {
+    start: frozenset(second for first, second in ENGLISH_PAIR_CUES if first == start) for start in PAIR_STARTS
+}
 CHINESE_CUES: Mapping[str, str] = _invert(_CHINESE)
 CHINESE_TERMS = ChineseTerms(CHINESE_CUES)

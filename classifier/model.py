@@ -81,9 +81,6 @@ def task_name(system: str, tools: bytes) -> str:
     """The name of a recurring task: 16 hex digits for its system prompt and tools, "" when it has neither."""
     if not system and not tools:
         return ""
-    digest = hashlib.blake2b(digest_size=8)
     encoded = system.encode("utf-8", "surrogatepass")
-    digest.update(len(encoded).to_bytes(8, "big"))  # keeps "ab" + "c" apart from "a" + "bc"
-    digest.update(encoded)
-    digest.update(tools)
-    return digest.hexdigest()
+    size = len(encoded).to_bytes(8, "big")  # keeps "ab" + "c" apart from "a" + "bc"
+    return hashlib.blake2b(b"".join((size, encoded, tools)), digest_size=8).hexdigest()

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from classifier.steering import without_steering
-from classifier.text import ascii_words
+from classifier.steering import cut_claims, has_trigger
+from classifier.text import ascii_signs, ascii_words
 from classifier.types import Turn
 
 MAX_CHARS = 8192
@@ -47,9 +47,9 @@ _CLOSERS = frozenset({
 })  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that doubles the time to make one, and a request makes two
 class Reading:
-    """A bounded view of one text.
+    """A bounded view of one text. Not to be changed.
 
     Attributes:
         text: At most MAX_CHARS characters: the whole text, or its head, samples of its middle and its tail.
@@ -57,6 +57,8 @@ class Reading:
             summarised, translated or reworked.
         length: Characters of `text` without that bulk.
         words: Lower-cased ASCII words of the stem.
+        distinct: The set of `words`.
+        signs: ASCII punctuation of the stem, in order.
         chinese: Chinese characters in the stem.
         other: Letters of the stem in scripts other than ASCII and Chinese.
         units: Length of the stem in words; unspaced scripts count 1.6 characters as a word.
@@ -68,6 +70,8 @@ class Reading:
     stem: str
     length: int
     words: Sequence[str]
+    distinct: frozenset[str]
+    signs: bytes
     chinese: int
     other: int
     units: float
@@ -86,43 +90,61 @@ def bounded(text: str) -> str:
 
 def read(text: str, *, carried: bool = False) -> Reading:
     """Read `text`, whatever its length or content; never raises."""
-    view = without_steering(bounded(_without_blocks(text))).strip()
+    text = bounded(_without_blocks(text))
+    words = ascii_words(text)
+    distinct = frozenset(words)
+    if steered := has_trigger(text, distinct):
+        text = cut_claims(text)
+    view = text.strip()
     asked = _without_options(view)
     stem = _without_material(asked)
+    if steered or len(stem) < len(view):
+        words = ascii_words(stem)
+        distinct = frozenset(words)
     chinese = other = 0
-    units: float
-    words = ascii_words(stem)
-    if stem.isascii():
-        units = float(len(words))
-    else:
-        chinese = sum(map(len, _CHINESE.findall(stem)))
-        other = len(_OTHER_LETTERS.findall(stem))
-        unspaced = len(_OTHER_UNSPACED.findall(stem)) if other else 0
+    units = float(len(words))
+    if not stem.isascii():
+        chinese, other, unspaced = _letters(stem)
         units = len(words) + (chinese + unspaced) / 1.6 + (other - unspaced) / 5.5
     return Reading(
-        text=view, stem=stem,
-        length=len(view) - len(asked) + len(stem), words=words, chinese=chinese, other=other, units=units,
-        options=len(asked) < len(view), carried=carried,
+        text=view, stem=stem, length=len(view) - len(asked) + len(stem),
+        words=words, distinct=distinct, signs=ascii_signs(stem),
+        chinese=chinese, other=other, units=units, options=len(asked) < len(view), carried=carried,
     )  # fmt: skip
 
 
 def read_task(turns: Sequence[Turn]) -> Reading:
     """Read the pending task: the last user turn, and the one before it when this one is a short follow-up."""
-    last = next((at for at in range(len(turns) - 1, -1, -1) if turns[at].role == "user"), None)
+    last = _last_user(turns, len(turns), 0)
     if last is None:
         return read(turns[-1].text if turns else "")
     task = read(turns[last].text)
     if task.units > _FOLLOW_UP_WORDS or _closes(task):
         return task
-    earlier = next((turn for turn in reversed(turns[max(0, last - 2) : last]) if turn.role == "user"), None)
+    earlier = _last_user(turns, last, max(0, last - 2))
     if earlier is None:
         return task
-    return read(f"{bounded(_without_blocks(earlier.text))}\n{task.text}", carried=True)
+    return read(f"{bounded(_without_blocks(turns[earlier].text))}\n{task.text}", carried=True)
+
+
+def _last_user(turns: Sequence[Turn], end: int, start: int) -> int | None:
+    """Where the last user turn before `end`, and not before `start`, stands."""
+    for at in range(end - 1, start - 1, -1):
+        if turns[at].role == "user":
+            return at
+    return None
+
+
+def _letters(stem: str) -> tuple[int, int, int]:
+    """Count Chinese characters, letters of other scripts, and those of them in unspaced scripts."""
+    chinese = len("".join(_CHINESE.findall(stem)))
+    other = len(_OTHER_LETTERS.findall(stem))
+    return chinese, other, len(_OTHER_UNSPACED.findall(stem)) if other else 0
 
 
 def _without_options(view: str) -> str:
     """Cut multiple-choice options: from an "A." that a "B." follows, to the end."""
-    if not any(mark in view for mark in _SECOND_OPTION):
+    if "B" not in view or not any(mark in view for mark in _SECOND_OPTION):
         return view
     for first in islice(_FIRST_OPTION.finditer(view), _OPTION_TRIES):
         if first.start() and _NEXT_OPTION.search(view, first.end(), first.end() + _OPTION_CHARS):

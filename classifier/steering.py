@@ -5,6 +5,7 @@ claims are cut before features are computed. Most prompts hold no trigger word a
 """
 
 import re
+from collections.abc import Iterable
 
 from classifier.text import ascii_words
 
@@ -83,20 +84,24 @@ _FILLER = frozenset({
 
 def without_steering(text: str) -> str:
     """`text` without such claims; unchanged when nothing else would be left."""
-    if not _has_trigger(text):
-        return text
+    return cut_claims(text) if has_trigger(text, ascii_words(text)) else text
+
+
+def has_trigger(text: str, words: Iterable[str]) -> bool:
+    """Whether `text`, whose ASCII words are `words`, may hold a claim; most texts do not."""
+    return not _TRIGGERS.isdisjoint(words) or (
+        not text.isascii() and _CHINESE_TRIGGER.search(text) is not None
+    )
+
+
+def cut_claims(text: str) -> str:
+    """`without_steering` for a text that has a trigger."""
     kept = "".join(map(_keep, _CLAUSE.findall(_HINT.sub(" ", text))))
     return kept if kept.strip() else text
 
 
-def _has_trigger(text: str) -> bool:
-    if not _TRIGGERS.isdisjoint(ascii_words(text)):
-        return True
-    return not text.isascii() and _CHINESE_TRIGGER.search(text) is not None
-
-
 def _keep(clause: str) -> str:
-    if not _has_trigger(clause):
+    if not has_trigger(clause, ascii_words(clause)):
         return clause
     body = clause.rstrip(_STOPS + " ")
     if len(body) > _LONG:  # keeps the time bounded; who means to steer does it at an end

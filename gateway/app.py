@@ -7,6 +7,8 @@ import msgspec
 from fastapi import Depends, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
+from gateway.apis.messages import COUNT_PATH, MESSAGES_PATH, CountTokens, Messages
+from gateway.apis.responses import RESPONSES_PATH, Responses
 from gateway.errors import ErrorAnswer, GatewayError, NotFound, to_answer
 from gateway.health import Health
 from gateway.http import AsgiApp, Receive, Scope, Send
@@ -46,7 +48,15 @@ class GatewayApp(FastAPI):
 
 def create_app(services: Services, health: Health) -> GatewayApp:
     """Return the application over running services."""
-    app = GatewayApp(services, {("POST", CHAT_PATH): ChatCompletions(services)})
+    app = GatewayApp(
+        services,
+        {
+            ("POST", CHAT_PATH): ChatCompletions(services),
+            ("POST", MESSAGES_PATH): Messages(services),
+            ("POST", COUNT_PATH): CountTokens(services),
+            ("POST", RESPONSES_PATH): Responses(services),
+        },
+    )
     _add_error_handlers(app)
     _add_api(app, services)
     _add_operations(app, services, health)
@@ -71,6 +81,12 @@ def _add_api(app: FastAPI, services: Services) -> None:
         if name != AUTO and (name not in services.models or not caller.tenant.may_use(name)):
             raise NotFound(f"The model {name!r} does not exist, or you may not use it.", param="model")
         return _json(_model(name))
+
+    @app.api_route("/v1/responses/{response_id}", methods=["GET", "DELETE"])
+    @app.get("/v1/responses/{response_id}/input_items")
+    @app.post("/v1/responses/{response_id}/cancel")
+    def no_response(response_id: str, _caller: KnownCaller) -> Response:  # pyright: ignore[reportUnusedFunction]
+        raise NotFound(f"Response {response_id!r} is not here: Flashlane keeps no responses.")
 
     @app.get("/v1/requests/{request_id}")
     async def show_request(request_id: str, caller: KnownCaller) -> Response:  # pyright: ignore[reportUnusedFunction]

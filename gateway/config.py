@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from backends.types import EngineFlavour, Pool, Replica, ReplicaKind
+from backends.types import DEFAULT_TIMEOUTS, EngineFlavour, Pool, Replica, ReplicaKind, Timeouts
 from gateway.errors import ConfigInvalid
 from policies.cost import prices_of_gpu
 from policies.types import AUTO, FLASH, STANDARD, ModelFacts, Prices
@@ -18,6 +18,7 @@ from policies.yaml_file import YamlInvalid, read_yaml
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 HttpUrl = Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")]
 Usd = Annotated[Decimal, Field(ge=0)]
+Seconds = Annotated[float, Field(gt=0, le=86400)]
 MIB = 1024 * 1024
 
 
@@ -133,6 +134,20 @@ class PoolSection(_Section):
     replicas: list[ReplicaSection] = Field(min_length=1)
 
 
+class TimeoutsSection(_Section):
+    """How long a model's engines are waited for, in seconds."""
+
+    connect: Seconds = DEFAULT_TIMEOUTS.connect
+    peek: Seconds = DEFAULT_TIMEOUTS.peek
+    first_token: Seconds = DEFAULT_TIMEOUTS.first_token
+    idle: Seconds = DEFAULT_TIMEOUTS.idle
+    total: Seconds | None = DEFAULT_TIMEOUTS.total
+
+    def value(self) -> Timeouts:
+        """Return the value that the rest of the program works with."""
+        return Timeouts(**self.model_dump())
+
+
 class ModelSection(_Section):
     """One model and where it runs."""
 
@@ -140,6 +155,7 @@ class ModelSection(_Section):
     context: int | None = Field(default=None, gt=0, description="Longest input plus output, tokens.")
     prices: TokenPrices | GpuPrices | None = None
     gsm: GsmSection | None = None
+    timeouts: TimeoutsSection = Field(default_factory=TimeoutsSection)
     pools: list[PoolSection] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -229,7 +245,9 @@ class Config(_Section):
                 _replica(_replica_name(name, pool, index), model, section, secrets, embedded_urls)
                 for index, section in enumerate(pool.replicas)
             )
-            return Pool(pool.name, pool.role, replicas, pool.speculation, pool.max_concurrency)
+            return Pool(
+                pool.name, pool.role, replicas, pool.speculation, pool.max_concurrency, model.timeouts.value()
+            )
 
         return {
             name: tuple(pool_of(name, model, pool) for pool in model.pools)

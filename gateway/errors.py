@@ -18,7 +18,13 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from backends.errors import BackendError, BackendOverloaded, BackendRejected, BackendUnavailable
+from backends.errors import (
+    BackendError,
+    BackendOverloaded,
+    BackendRejected,
+    BackendTimeout,
+    BackendUnavailable,
+)
 from backends.openai_server import error_message
 from policies.errors import InputTooLong, UnknownKey, UnknownModel
 
@@ -111,6 +117,7 @@ TABLE: Mapping[type[Exception], _Row] = {
     BackendRejected: _Row(400, "invalid_request_error", None),
     BackendOverloaded: _Row(503, "server_error", "server_is_overloaded"),
     BackendUnavailable: _Row(503, "server_error", "model_unavailable"),
+    BackendTimeout: _Row(504, "server_error", "timeout"),
     BackendError: _Row(502, "server_error", "upstream_error"),
     LedgerUnavailable: _Row(503, "server_error", "ledger_unavailable"),
 }
@@ -127,13 +134,31 @@ def to_answer(error: Exception) -> ErrorAnswer:
         return ErrorAnswer(500, text, "server_error", "internal_error")
     param = "model" if isinstance(error, UnknownModel) else getattr(error, "param", None)
     answer = ErrorAnswer(row.status, str(error), row.type, row.code, param)
-    return _overloaded(error, answer) if isinstance(error, BackendOverloaded) else answer
+    match error:
+        case BackendOverloaded():
+            return _overloaded(error, answer)
+        case BackendUnavailable():
+            return _unavailable(error, answer)
+        case BackendTimeout():
+            return replace(answer, headers={"x-should-retry": "false"})  # the work would be done again
+        case _:
+            return answer
+
+
+def _unavailable(error: BackendUnavailable, answer: ErrorAnswer) -> ErrorAnswer:
+    """Tell a replica that failed from one that is not there."""
+    if error.reached:
+        return replace(answer, status=502, code="upstream_error")
+    return answer if error.retry_after is None else replace(answer, headers=_retry_after(error.retry_after))
+
+
+def _retry_after(seconds: float) -> Mapping[str, str]:
+    return {"retry-after": str(max(1, round(seconds)))}
 
 
 def _overloaded(error: BackendOverloaded, answer: ErrorAnswer) -> ErrorAnswer:
     """Say when to come again, and pass a rate limit on as one."""
-    seconds = 1 if error.retry_after is None else max(1, round(error.retry_after))
-    answer = replace(answer, headers={"retry-after": str(seconds)})
+    answer = replace(answer, headers=_retry_after(error.retry_after or 1.0))
     if error.status == 429:
         return replace(answer, status=429, type="rate_limit_error", code="rate_limit_exceeded")
     return answer

@@ -93,7 +93,7 @@ class Exchange:
             found[HEADER + "complexity"] = f"{self.estimate.score:.4f}"
         if self.member is not None:
             found[HEADER + "model"] = self.model
-            found[HEADER + "pool"] = self.member.pool
+            found[HEADER + "pool"] = self.member.pool.name
             found[HEADER + "replica"] = self.member.replica.name
             found[HEADER + "overhead-ms"] = f"{self.overhead_ms():.3f}"
         return found
@@ -117,7 +117,7 @@ class Exchange:
             endpoint=self.endpoint,
             model_requested=self.chat.model[:256] if self.chat else "",
             model=self.model,
-            pool=member.pool if member else "",
+            pool=member.pool.name if member else "",
             replica=member.replica.name if member else "",
             reason=self.reason[:512],
             trace=(*(self.decision.trace if self.decision else ()), *self.notes),

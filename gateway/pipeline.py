@@ -3,18 +3,16 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable
 
-from backends.errors import BackendError, BackendOverloaded, BackendUnavailable
-from backends.fleet import Member, all_tried
-from backends.protocol import Answer
-from backends.types import EngineFlavour, InferenceRequest
+from backends.errors import BackendError
 from gateway.errors import ClientLeft, KeyMissing, LedgerUnavailable, to_answer
 from gateway.exchange import HEADER, Exchange
 from gateway.http import ClientPresence, Receive, Reply, Scope, Send, header, read_body
+from gateway.opening import Begun, begin
 from gateway.records import RequestRecord, Status
 from gateway.services import Services
-from gateway.streaming import DONE, Relay, usage_of_answer
+from gateway.streaming import DONE
 from gateway.wire import ChatRequest, parse_chat
 from policies.decision import decide, needs_estimate
 from policies.types import Ask, Caller, Hardness, Prices
@@ -22,11 +20,9 @@ from policies.types import Ask, Caller, Hardness, Prices
 log = logging.getLogger(__name__)
 
 CHAT_PATH = "/v1/chat/completions"
-REPLICAS_PER_MODEL = 2
-"""How many replicas of a model are tried before the next model is."""
-
-MAX_ANSWER = 64 * 1024 * 1024
-EVENT_STREAM = "text/event-stream"
+KEEP_ALIVE = b": keep-alive\n\n"
+KEEP_ALIVE_SECONDS = 10.0
+"""After so much silence of an engine a client is told that its request is still alive."""
 
 
 class ChatCompletions:
@@ -40,24 +36,41 @@ class ChatCompletions:
         await answer_chat(self._services, scope, receive, Reply(send))
 
 
-async def answer_chat(services: Services, scope: Scope, receive: Receive, reply: Reply) -> None:
-    """Answer a chat request: identify, estimate, decide, place, open, stream, settle, record."""
-    exchange = Exchange(services.clock, CHAT_PATH)
+async def answer_chat(
+    services: Services,
+    scope: Scope,
+    receive: Receive,
+    reply: Reply,
+    *,
+    endpoint: str = CHAT_PATH,
+    translate: Callable[[bytes], bytes] | None = None,
+) -> None:
+    """Answer a chat request: identify, estimate, decide, place, open, stream, settle, record.
+
+    Args:
+        services: What requests work with.
+        scope: Of ASGI.
+        receive: Of ASGI.
+        reply: Takes the answer; one that speaks another API translates it.
+        endpoint: Stands in the record.
+        translate: Makes a chat body of the client's; may raise `BodyInvalid`.
+    """
+    exchange = Exchange(services.clock, endpoint)
     try:
         exchange.caller = identify(services, scope)
         body = await exchange.waiting(read_body(scope, receive, services.max_body_bytes))
-        exchange.chat = parse_chat(body)
+        exchange.chat = parse_chat(body if translate is None else translate(body))
         _estimate(services, exchange.caller, exchange.chat, exchange)
         _decide(services, exchange.caller, exchange.chat, exchange)
         with ClientPresence(receive):
-            member, answer = await _open(services, exchange.caller, exchange.chat, exchange, scope)
+            begun = await begin(services, exchange, _headers_to_hand_on(scope))
             try:
-                if exchange.chat.stream and answer.content_type.startswith(EVENT_STREAM):
-                    await _stream(services, exchange, answer, reply)
+                if begun.relay is None:
+                    await _send_whole(services, exchange, begun, reply)
                 else:
-                    await _plain(services, exchange, answer, reply)
+                    await _send_stream(services, exchange, begun, reply)
             finally:
-                await member.close(answer)
+                await begun.member.close(begun.answer)
     except ClientLeft:
         await _settle(services, exchange, "cancelled", 499, "client_left", wait=False)
     except asyncio.CancelledError:
@@ -111,106 +124,60 @@ def _decide(services: Services, caller: Caller, chat: ChatRequest, exchange: Exc
         chat.keep_last(exchange.decision.keep_input_tokens)
 
 
-async def _open(
-    services: Services, caller: Caller, chat: ChatRequest, exchange: Exchange, scope: Scope
-) -> tuple[Member, Answer]:
-    """Start the answer on the first replica that takes it.
-
-    Returns:
-        The replica and its answer; the answer must be given back to `Member.close`.
-
-    Raises:
-        BackendError: None took it; the error is that of the last one tried.
-    """
-    failure: BackendError | None = None
-    for model, member in _candidates(services, exchange):
-        exchange.model, exchange.member = model, member
-        exchange.attempts += 1
-        if exchange.asked is None:
-            exchange.asked = services.clock.monotonic()
-        try:
-            return member, await member.open(_request(caller, chat, exchange, member, scope))
-        except (BackendUnavailable, BackendOverloaded) as error:
-            failure = error
-            _note_failure(services, exchange, member, error)
-    nobody = failure or all_tried(exchange.model)
-    exchange.model, exchange.member = "", None  # the notes have who was asked
-    raise nobody
-
-
-def _candidates(services: Services, exchange: Exchange) -> Iterator[tuple[str, Member]]:
-    """Yield where to try, in order: the replicas of the chosen model, then those of its fallbacks."""
-    if exchange.decision is None:
-        return
-    for model in (exchange.decision.model, *exchange.decision.fallbacks):
-        tried: list[Member] = []
-        while len(tried) < REPLICAS_PER_MODEL and (member := services.fleet.place(model, tried)) is not None:
-            tried.append(member)
-            yield model, member
-
-
-def _note_failure(services: Services, exchange: Exchange, member: Member, error: BackendError) -> None:
-    services.fleet.failed(member)
-    services.telemetry.upstream_failed(member.replica.name, error)
-    exchange.notes.append(str(error))
-    log.warning("%s: %s (%s)", exchange.id, error, error.__cause__ or "no more is known")
-
-
-def _request(
-    caller: Caller, chat: ChatRequest, exchange: Exchange, member: Member, scope: Scope
-) -> InferenceRequest:
-    replica = member.replica
-    salted = replica.flavour is EngineFlavour.VLLM and not caller.tenant.shared_cache
-    body = chat.upstream_body(
-        replica.upstream_model,
-        max_output_tokens=exchange.decision.max_output_tokens if exchange.decision else None,
-        cache_salt=caller.tenant.name if salted else None,
-    )
+def _headers_to_hand_on(scope: Scope) -> dict[str, str]:
     trace = header(scope, b"traceparent")
-    return InferenceRequest(CHAT_PATH, body, chat.stream, {"traceparent": trace} if trace else {})
+    return {"traceparent": trace} if trace else {}
 
 
-async def _plain(services: Services, exchange: Exchange, answer: Answer, reply: Reply) -> None:
-    parts: list[bytes] = []
-    size = 0
-    while part := await answer.read():
-        size += len(part)
-        if size > MAX_ANSWER:
-            raise _broken(exchange, f"sent more than {MAX_ANSWER} bytes")
-        parts.append(part)
-    body = parts[0] if len(parts) == 1 else b"".join(parts)
-    try:
-        exchange.usage = usage_of_answer(body)
-    except ValueError as error:
-        raise _broken(exchange, str(error)) from error
+async def _send_whole(services: Services, exchange: Exchange, begun: Begun, reply: Reply) -> None:
     record = await _settle(services, exchange, "ok", 200, "", wait=True)
     headers = exchange.headers()
     if record is not None:
         headers[HEADER + "cached-tokens"] = str(record.cached_tokens)
         headers[HEADER + "cost-usd"] = f"{record.cost_usd:.9f}"
-    await reply.whole(200, "application/json", headers, body)
+    await reply.whole(200, "application/json", headers, begun.held)
 
 
-async def _stream(services: Services, exchange: Exchange, answer: Answer, reply: Reply) -> None:
-    relay = Relay(show_usage=exchange.chat.wants_usage if exchange.chat else False)
-    exchange.stream_state = state = relay.state
+async def _send_stream(services: Services, exchange: Exchange, begun: Begun, reply: Reply) -> None:
     headers = {"cache-control": "no-cache", "x-accel-buffering": "no", **exchange.headers()}
-    await reply.start(200, answer.content_type, headers)
-    while not state.done and (piece := await answer.read()):
-        try:
-            passed = relay.feed(piece)
-        except ValueError as error:
-            raise _broken(exchange, str(error)) from error
-        if state.has_token and exchange.first_token is None:
-            exchange.first_token = services.clock.monotonic()
-        if passed:
-            await reply.write(passed)
-    relay.check_end(exchange.member.replica.name if exchange.member else "")
-    if state.failed:
+    await reply.start(200, begun.answer.content_type, headers)
+    await _pump(services, exchange, begun, reply)
+    state = begun.relay.state if begun.relay else None
+    if state is not None and state.failed:
         await _settle(services, exchange, "incomplete", 200, "upstream_error", wait=True)
     else:
         await _settle(services, exchange, "ok", 200, "", wait=True)
-    await reply.end(DONE if state.done else b"")
+    await reply.end(DONE if state is not None and state.done else b"")
+
+
+async def _pump(services: Services, exchange: Exchange, begun: Begun, reply: Reply) -> None:
+    """Pass a stream on until it ends; in silence, tell the client that it is alive.
+
+    Raises:
+        BackendError: It did not end well.
+    """
+    relay, reader, health = begun.relay, begun.reader, begun.member.health
+    if relay is None or reader is None:
+        raise ValueError("only a stream can be passed on")
+    state, passed = relay.state, begun.held
+    try:
+        while True:
+            if exchange.first_token is None and state.has_token:
+                exchange.first_token = services.clock.monotonic()
+                health.brought_token(exchange.first_token)
+            if passed:
+                await reply.write(passed)
+            if state.done or state.failed:
+                break
+            piece = await reader.read(KEEP_ALIVE_SECONDS)
+            if piece == b"":
+                break
+            passed = KEEP_ALIVE if piece is None else relay.feed(piece)
+        relay.check_end()
+    except BackendError:
+        if not state.has_token:
+            health.brought_nothing(services.clock.monotonic())
+        raise
 
 
 async def _fail(services: Services, exchange: Exchange, error: Exception, reply: Reply) -> None:
@@ -258,8 +225,3 @@ async def _settle(
         ):  # the record is in the log; no answer is held back for it
             await writing
     return record
-
-
-def _broken(exchange: Exchange, what: str) -> BackendError:
-    name = exchange.member.replica.name if exchange.member else ""
-    return BackendError(f"Replica {name} failed: {what}.", replica=name)

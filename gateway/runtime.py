@@ -14,9 +14,8 @@ from backends.engines.process import SupervisedProcess
 from backends.engines.types import ProcessSpec
 from backends.engines.valkey import valkey_spec
 from backends.errors import EngineError
-from backends.fleet import Fleet, make_backend
+from backends.fleet import Fleet
 from backends.models.store import ModelStore
-from backends.openai_server import Timeouts
 from backends.types import Pool
 from classifier.domains import DOMAINS
 from classifier.errors import ClassifierError
@@ -38,7 +37,6 @@ from policies.tenants import TenantBook
 
 log = logging.getLogger(__name__)
 
-DEFAULT_TIMEOUTS = Timeouts()
 RESTART_PAUSE = 5.0
 """Seconds before a background job that failed is started again."""
 
@@ -54,9 +52,7 @@ def known_names(config: Config) -> KnownNames:
 
 
 @asynccontextmanager
-async def running(
-    config: Config, settings: Settings, timeouts: Timeouts = DEFAULT_TIMEOUTS
-) -> AsyncGenerator[GatewayApp]:
+async def running(config: Config, settings: Settings) -> AsyncGenerator[GatewayApp]:
     """Start all that the configuration asks for, and yield the application over it.
 
     Raises:
@@ -65,7 +61,7 @@ async def running(
     """
     async with AsyncExitStack() as stack:
         try:
-            app = await _start(config, settings, timeouts, stack)
+            app = await _start(config, settings, stack)
         except (EngineError, ClassifierError, PolicyError, OSError) as error:
             raise StartFailed(str(error)) from error
         yield app
@@ -104,7 +100,7 @@ def _plan(config: Config, settings: Settings) -> _Plan:
     )
 
 
-async def _start(config: Config, settings: Settings, timeouts: Timeouts, stack: AsyncExitStack) -> GatewayApp:
+async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> GatewayApp:
     plan = await asyncio.to_thread(_plan, config, settings)
     telemetry = Telemetry()
     ledger = await asyncio.to_thread(Ledger, plan.ledger_url, telemetry.ledger_failed)
@@ -116,7 +112,7 @@ async def _start(config: Config, settings: Settings, timeouts: Timeouts, stack: 
     await _start_engines(plan.engines, stack)
 
     clock = SystemClock()
-    fleet = Fleet(plan.pools, monotonic=clock.monotonic, make=lambda replica: make_backend(replica, timeouts))
+    fleet = Fleet(plan.pools, monotonic=clock.monotonic)
     stack.push_async_callback(fleet.aclose)
     reference = [plan.classifier.reference_cut((index + 0.5) / SEED) for index in range(SEED)]
     scores = RecentScores(reference, process=secrets.token_hex(8))
@@ -135,10 +131,11 @@ async def _start(config: Config, settings: Settings, timeouts: Timeouts, stack: 
     )
     jobs: dict[str, Callable[[], Awaitable[None]]] = {
         "reload tenants": plan.tenants.keep_reloading,
+        "probe replicas": fleet.keep_probing,
         "exchange scores": lambda: scores.keep_exchanging(redis, plan.tenants),
     }
-    await _start_jobs(stack, jobs)
     await _warn_of_absent(fleet)
+    await _start_jobs(stack, jobs)
     return create_app(services, Health(fleet, ledger, redis))
 
 
@@ -185,7 +182,7 @@ async def _start_engines(specs: Sequence[ProcessSpec], stack: AsyncExitStack) ->
 
 async def _warn_of_absent(fleet: Fleet) -> None:
     """Ask every replica once, which also loads what a provider needs; one that is away may come later."""
-    for model, replicas in (await fleet.readiness()).items():
+    for model, replicas in (await fleet.probe(first=True)).items():
         for name, ready in replicas.items():
             if not ready:
                 log.warning("Replica %s of %r does not answer yet", name, model)

@@ -1,62 +1,18 @@
-"""Event streams on their way through: cut into events, looked at, and passed on as they came."""
+"""Event streams on their way through: looked at, mended where clients need it, else passed on as they are."""
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
-from backends.errors import BackendError
+from backends.errors import BackendError, BackendRejected, BackendUnavailable
 from backends.types import Usage
-
-MAX_EVENT = 16 * 1024 * 1024
-"""Most bytes of one event."""
+from gateway.sse import BOM, EventSplitter, event_of, has_other_fields, is_comment, payload_of
 
 DONE = b"data: [DONE]\n\n"
-_BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
-_LINE_END = re.compile(rb"\r\n|\n|\r")
-
-
-class EventSplitter:
-    """Cuts a byte stream into server-sent events, however it was cut into pieces.
-
-    An event is returned as its own bytes, with the blank line that ends it.
-    """
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    @property
-    def rest(self) -> bytes:
-        """Bytes of an event that has not ended."""
-        return self._rest
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """Return the events that end in `data`.
-
-        Raises:
-            ValueError: An event is longer than `MAX_EVENT`.
-        """
-        if not self._rest and data.endswith(b"\n\n") and b"\r" not in data:
-            return [event + b"\n\n" for event in data[:-2].split(b"\n\n")]
-        data = self._rest + data
-        events: list[bytes] = []
-        start = 0
-        for blank in _BLANK_LINE.finditer(data):
-            events.append(data[start : blank.end()])
-            start = blank.end()
-        self._rest = data[start:]
-        if len(self._rest) > MAX_EVENT:
-            raise ValueError(f"an event is longer than {MAX_EVENT} bytes")
-        return events
-
-
-def payload_of(event: bytes) -> bytes:
-    """Return the data of an event: its `data` lines, joined by newlines; b"" when it has none."""
-    if event.startswith(b"data: ") and event.find(b"\n") == len(event) - 2 and b"\r" not in event:
-        return event[6:-2]
-    lines = [line for line in _LINE_END.split(event) if line == b"data" or line.startswith(b"data:")]
-    return b"\n".join(line[5:].removeprefix(b" ") for line in lines)
+REFUSALS = frozenset({400, 413, 422})
+"""Codes of an error inside an answer that mean that the request is wrong."""
 
 
 class _CachedDetails(msgspec.Struct):
@@ -64,7 +20,7 @@ class _CachedDetails(msgspec.Struct):
 
 
 class UsageFields(msgspec.Struct):
-    """`usage` as engines write it; cached tokens in both spellings."""
+    """`usage` as engines write it; cached tokens in both spellings. Reasoning is part of the completion."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -72,20 +28,32 @@ class UsageFields(msgspec.Struct):
     prompt_cache_hit_tokens: int | None = None
 
     def to_usage(self) -> Usage:
-        """Return the counts."""
+        """Return the counts; more cached tokens than there are cannot be."""
         details = self.prompt_tokens_details
         cached = details.cached_tokens if details else None
         if cached is None:
             cached = self.prompt_cache_hit_tokens
-        return Usage(self.prompt_tokens or 0, cached or 0, self.completion_tokens or 0)
+        prompt = max(0, self.prompt_tokens or 0)
+        return Usage(prompt, min(max(0, cached or 0), prompt), max(0, self.completion_tokens or 0))
 
 
 class _Delta(msgspec.Struct):
-    content: str | None = None
+    content: str | list[Any] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     refusal: str | None = None
-    tool_calls: list[msgspec.Raw] | None = None
+    tool_calls: list[Any] | None = None
+    function_call: Any = None
+
+    def has_token(self) -> bool:
+        return bool(
+            self.content
+            or self.reasoning_content
+            or self.reasoning
+            or self.refusal
+            or self.tool_calls
+            or self.function_call
+        )
 
 
 class _Choice(msgspec.Struct):
@@ -94,15 +62,7 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
     def has_token(self) -> bool:
-        delta = self.delta or _Delta()
-        return bool(
-            delta.content
-            or delta.reasoning_content
-            or delta.reasoning
-            or delta.refusal
-            or delta.tool_calls
-            or self.text
-        )
+        return bool(self.text) or (self.delta is not None and self.delta.has_token())
 
 
 class _Chunk(msgspec.Struct):
@@ -113,30 +73,91 @@ class _Chunk(msgspec.Struct):
 
 class _PlainAnswer(msgspec.Struct):
     usage: UsageFields | None = None
+    choices: list[Any] | None = None
+    error: Any = None
 
 
 _chunk = msgspec.json.Decoder(_Chunk)
 _plain = msgspec.json.Decoder(_PlainAnswer)
 
 
-def usage_of_answer(body: bytes) -> Usage | None:
+def read_plain(body: bytes, replica: str) -> Usage | None:
     """Return the usage in a plain answer; None when it has none.
 
     Raises:
-        ValueError: The answer is not JSON.
+        BackendRejected: It is an error that says that the request is wrong.
+        BackendUnavailable: It is another error, or no answer at all.
     """
     try:
-        usage = _plain.decode(body).usage
+        answer = _plain.decode(body)
     except msgspec.ValidationError:
         return None
     except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError("the answer is not JSON") from error
-    return None if usage is None else usage.to_usage()
+        raise BackendUnavailable(
+            f"Replica {replica} failed: the answer is not JSON.", replica=replica
+        ) from error
+    if answer.error is not None and not answer.choices:
+        raise error_inside(answer.error, body, replica)
+    return None if answer.usage is None else answer.usage.to_usage()
+
+
+def error_inside(error: object, body: bytes, replica: str) -> BackendError:
+    """Return what an error object means that came with status 200."""
+    code = (
+        msgspec.convert(error, dict[str, Any], strict=False).get("code") if isinstance(error, dict) else None
+    )
+    if str(code) in map(str, REFUSALS):
+        return BackendRejected(
+            f"Replica {replica} refused the request.", replica=replica, status=int(str(code)), body=body
+        )
+    return BackendUnavailable(f"Replica {replica} answered with an error.", replica=replica)
+
+
+def with_reasoning_content(payload: bytes, part: str) -> bytes:
+    """Put the reasoning text of an answer under the name that clients read, too.
+
+    vLLM calls it `reasoning`; clients read DeepSeek's `reasoning_content`. All other bytes stay.
+
+    Args:
+        payload: JSON of an answer or of a chunk.
+        part: "message" or "delta".
+    """
+    if b'"reasoning"' not in payload:
+        return payload
+    try:
+        answer = msgspec.json.decode(payload, type=dict[str, Raw])
+        choices = msgspec.json.decode(answer["choices"], type=list[dict[str, Raw]])
+        changed = [_renamed(choice, part) for choice in choices]
+    except (msgspec.DecodeError, KeyError, RecursionError):
+        return payload
+    if not any(changed):
+        return payload
+    answer["choices"] = Raw(msgspec.json.encode(choices))
+    return msgspec.json.encode(answer)
+
+
+def _renamed(choice: dict[str, Raw], part: str) -> bool:
+    message = msgspec.json.decode(choice.get(part, Raw(b"{}")), type=dict[str, Raw])
+    text = bytes(message.get("reasoning", b"null"))
+    if not text.startswith(b'"') or "reasoning_content" in message:
+        return False
+    message["reasoning_content"] = Raw(text)
+    choice[part] = Raw(msgspec.json.encode(message))
+    return True
 
 
 @dataclass(slots=True)
 class StreamState:
-    """What a stream has shown so far."""
+    """What a stream has shown so far.
+
+    Attributes:
+        has_token: Something that a reader sees: text, reasoning, a tool call.
+        tokens_seen: Chunks with such a thing.
+        usage: The last one that came; engines send totals, not increments.
+        done: `[DONE]` came.
+        finished: A finish reason came.
+        failed: The engine told of an error in the stream.
+    """
 
     has_token: bool = False
     tokens_seen: int = 0
@@ -145,17 +166,23 @@ class StreamState:
     finished: bool = False
     failed: bool = False
 
+    @property
+    def is_meaningful(self) -> bool:
+        """Tell whether the stream has shown that it is one: not a comment, not a role alone."""
+        return self.has_token or self.finished
+
 
 class Relay:
     """Passes a stream on, and reads what the record needs while it goes by.
 
     `[DONE]` is held back, so that the record can be written before the client sees the end. A chunk
-    that carries nothing but usage is left out for a client that did not ask for it. All else goes
-    on as the bytes that came.
+    that carries nothing but usage is left out for a client that did not ask for it. Fields that mean
+    nothing here (`id`, `event`, `retry`) are taken off. All else goes on as the bytes that came.
     """
 
-    def __init__(self, *, show_usage: bool) -> None:
+    def __init__(self, replica: str, *, show_usage: bool) -> None:
         self._splitter = EventSplitter()
+        self._replica = replica
         self._show_usage = show_usage
         self.state = StreamState()
 
@@ -163,25 +190,45 @@ class Relay:
         """Take in what the engine sent, return what goes to the client now.
 
         Raises:
-            ValueError: The stream is not one of server-sent events within bounds.
+            BackendRejected: The stream begins with an error that says that the request is wrong.
+            BackendUnavailable: The stream begins with another error.
+            BackendError: The stream is not one of server-sent events within bounds.
         """
-        whole = not self._splitter.rest
-        events = self._splitter.feed(data)
-        kept = [event for event in events if self._look(payload_of(event))]
-        if whole and len(kept) == len(events) and not self._splitter.rest:
+        whole = not self._splitter.has_rest
+        try:
+            events = self._splitter.feed(data)
+        except ValueError as error:
+            raise BackendError(f"Replica {self._replica} failed: {error}.", replica=self._replica) from error
+        kept = [self._pass(event) for event in events]
+        if whole and kept == events and not self._splitter.has_rest and not data.startswith(BOM):
             return data
         return b"".join(kept)
 
-    def check_end(self, replica: str) -> None:
+    def check_end(self) -> None:
         """Judge how the stream ended.
 
         Raises:
+            BackendUnavailable: It ended without having begun.
             BackendError: It ended in the middle: no `[DONE]` and no finish reason.
         """
-        if not self.state.done and not self.state.finished and not self.state.failed:
-            raise BackendError(
-                f"Replica {replica} ended the stream in the middle of the answer.", replica=replica
-            )
+        state, name = self.state, self._replica
+        if state.finished or state.failed or (state.done and state.has_token):
+            return
+        if not state.has_token:
+            raise BackendUnavailable(f"Replica {name} failed: the answer is empty.", replica=name)
+        raise BackendError(f"Replica {name} ended the stream in the middle of the answer.", replica=name)
+
+    def _pass(self, event: bytes) -> bytes:
+        """Note what an event says; return it as it goes to the client, b"" when it does not."""
+        payload = payload_of(event)
+        if payload is None:
+            return event if is_comment(event) else b""
+        if not self._look(payload):
+            return b""
+        mended = with_reasoning_content(payload, "delta")
+        if mended is not payload or has_other_fields(event):
+            return event_of(mended)
+        return event
 
     def _look(self, payload: bytes) -> bool:
         """Note what an event says, and tell whether it goes on to the client."""
@@ -195,12 +242,14 @@ class Relay:
         try:
             chunk = _chunk.decode(payload)
         except (msgspec.DecodeError, RecursionError):
-            return True  # a comment, an event of another kind: not ours to judge
-        return self._note(chunk)
+            return True  # an event of another kind: not ours to judge
+        return self._note(chunk, payload)
 
-    def _note(self, chunk: _Chunk) -> bool:
+    def _note(self, chunk: _Chunk, payload: bytes) -> bool:
         state = self.state
         if chunk.error is not None:
+            if not state.is_meaningful:
+                raise error_inside(chunk.error, payload, self._replica)
             state.failed = True
         if chunk.usage is not None:
             state.usage = chunk.usage.to_usage()

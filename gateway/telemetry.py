@@ -95,7 +95,7 @@ class Telemetry:
             registry=self._registry,
         )
         for model, member in fleet.members():
-            child = gauge.labels(model, member.pool, member.replica.name)
+            child = gauge.labels(model, member.pool.name, member.replica.name)
             child.set_function(lambda member=member: float(member.in_flight))
 
     def settled(self, record: RequestRecord) -> None:

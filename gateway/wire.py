@@ -92,17 +92,18 @@ class ChatRequest:
 
     def conversation(self) -> Conversation:
         """Return what the classifier looks at: the last user turn and the two turns before it."""
-        pending = self.pending()
-        before = [m for m in self.messages[:pending] if m.role not in SYSTEM_ROLES]
-        last = self.messages[pending]
-        tools = bytes(self.fields.get("tools", b""))
+        messages, pending = self.messages, self.pending()
+        last = messages[pending]
+        before = [m for m in messages[:pending] if m.role not in SYSTEM_ROLES][-2:]
+        system = [m.text() for m in messages if m.role in SYSTEM_ROLES]
+        tools = bytes(self.fields["tools"]) if "tools" in self.fields else b""
         return Conversation(
-            turns=[Turn(m.role, m.text()) for m in (*before[-2:], last)],
-            system="\n".join(m.text() for m in self.messages if m.role in SYSTEM_ROLES),
+            turns=[Turn(m.role, m.text()) for m in (*before, last)],
+            system="\n".join(system),
             tools=b"" if tools in {b"null", b"[]"} else tools,
             tool_count=_count(tools),
             attachments=last.attachments(),
-            depth=sum(m.role not in SYSTEM_ROLES for m in self.messages),
+            depth=len(messages) - len(system),
         )
 
     def keep_last(self, max_tokens: int) -> None:

@@ -1,11 +1,11 @@
 """What all tests share: a real Valkey, and an event loop on which nothing may block."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 
 import pytest
-import pytest_asyncio
 import uvloop
+from anyio.from_thread import start_blocking_portal
 from blockbuster import BlockBuster, blockbuster_ctx
 
 from backends.engines.probes import free_port
@@ -18,11 +18,15 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
     return {"uvloop": uvloop.new_event_loop}
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def redis_url(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[str]:
-    """A real Valkey, empty at first; a test that uses it empties it."""
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    """A real Valkey, empty at first; a test that uses it empties it.
+
+    It is watched on a loop of its own, for those of the tests come and go.
+    """
     port = free_port()
-    async with SupervisedProcess(valkey_spec(tmp_path_factory.mktemp("valkey"), port)):
+    valkey = SupervisedProcess(valkey_spec(tmp_path_factory.mktemp("valkey"), port))
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(valkey):
         yield f"redis://127.0.0.1:{port}/0"
 
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 from backends.errors import BackendError, BackendOverloaded, BackendRejected, BackendUnavailable
-from backends.openai_server import OpenAIServer, Timeouts
+from backends.openai_server import OpenAIServer
 from backends.protocol import Backend
 from backends.provider import Provider, load_litellm
 from backends.types import Replica, ReplicaKind
@@ -120,16 +120,16 @@ class SocketSubject:
         return self.upstream.open_connections == 0
 
 
-def openai_server(url: str, timeouts: Timeouts | None = None) -> OpenAIServer:
+def openai_server(url: str) -> OpenAIServer:
     """Return a backend for a server."""
     replica = Replica(NAME, ReplicaKind.OPENAI, url, "engine-model", api_key=API_KEY)
-    return OpenAIServer(replica, timeouts or Timeouts())
+    return OpenAIServer(replica, connect_timeout=5.0)
 
 
 def provider(url: str) -> Provider:
     """Return a backend for a provider that litellm knows, at an address of ours."""
     replica = Replica(NAME, ReplicaKind.LITELLM, f"{url}/v1", "openai/engine-model", api_key=API_KEY)
-    return Provider(replica, timeout=20)
+    return Provider(replica)
 
 
 @asynccontextmanager

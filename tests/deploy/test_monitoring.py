@@ -13,8 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import BaseModel, Field
 
 from backends.errors import BackendUnavailable
-from backends.fleet import Fleet, make_backend
-from backends.openai_server import Timeouts
+from backends.fleet import Fleet
 from gateway.config import load_config
 from gateway.errors import TABLE
 from gateway.records import RequestRecord
@@ -94,9 +93,7 @@ def gateway_metrics() -> dict[str, frozenset[str]]:
     """Return what the gateway exports once every metric was used."""
     pools = load_config(EXAMPLE).pools({"FLASHLANE_ENGINE_KEY": "secret"}, {})
     telemetry = Telemetry()
-    telemetry.watch(
-        Fleet(pools, monotonic=lambda: 0.0, make=lambda replica: make_backend(replica, Timeouts()))
-    )
+    telemetry.watch(Fleet(pools, monotonic=lambda: 0.0))
     telemetry.settled(record())
     telemetry.refused("invalid_api_key")
     telemetry.upstream_failed("flash/latency/0", BackendUnavailable("gone", replica="flash/latency/0"))

@@ -27,8 +27,8 @@ class FakeAnswer:
     ended: bool = False
     _at: int = 0
 
-    async def read(self) -> bytes:
-        """Return the next piece; see `Answer.read`."""
+    async def read(self, patience: float | None = None) -> bytes:
+        """Return the next piece, whatever the patience; see `Answer.read`."""
         if self._at == len(self.pieces):
             self.ended = True
             return b""

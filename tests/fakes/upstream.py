@@ -73,10 +73,11 @@ Script = Callable[[Talk], Awaitable[None]]
 
 @dataclass(slots=True)
 class ScriptedUpstream:
-    """Plays one script for every request but those for its health page, which is always well.
+    """Plays one script for every request but those for its health page, which is well unless told otherwise.
 
     Attributes:
         script: What to do with a request.
+        health: What to do with a request for the health page; None says that all is well.
         requests: All that the script was played for, oldest first.
         open_connections: Connections that are open now.
         connections: Connections ever opened.
@@ -87,6 +88,7 @@ class ScriptedUpstream:
     open_connections: int = 0
     connections: int = 0
     url: str = ""
+    health: Script | None = None
     _server: asyncio.Server | None = None
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
 
@@ -113,7 +115,8 @@ class ScriptedUpstream:
         try:
             while (request := await _read_request(reader)) is not None:
                 if request.path.endswith("/health"):
-                    await Talk(request, reader, writer).json({"status": "ok"})
+                    talk = Talk(request, reader, writer)
+                    await (talk.json({"status": "ok"}) if self.health is None else self.health(talk))
                     continue
                 self.requests.append(request)
                 await self.script(Talk(request, reader, writer))

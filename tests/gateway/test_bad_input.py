@@ -116,13 +116,28 @@ async def test_an_engine_that_is_down_is_named_when_there_is_no_other(start_gate
     assert "127.0.0.1" not in error["message"]
 
 
-async def test_a_request_falls_back_before_the_first_byte_and_says_so(start_gateway: StartGateway):
+async def test_a_request_falls_back_before_the_first_byte_and_says_so(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream
+):
+    async def die(talk: Talk) -> None:
+        talk.abort()
+
+    flash.script = die
+    async with gateway.http() as client:
+        answer = await client.post("/v1/chat/completions", json={"model": "flash", "messages": MESSAGES})
+    record = await gateway.record(answer.headers[f"{HEADER}request-id"])
+    assert answer.headers[f"{HEADER}model"] == "standard"
+    assert answer.headers[f"{HEADER}reason"] == "forced:flash;fallback:flash"
+    assert record.attempts == 2
+    assert any("flash/main/0" in note for note in record.trace)
+
+
+async def test_an_engine_that_is_known_to_be_down_is_not_asked(start_gateway: StartGateway):
     async with start_gateway(flash=NOBODY) as gateway, gateway.http() as client:
         answer = await client.post("/v1/chat/completions", json={"model": "flash", "messages": MESSAGES})
         record = await gateway.record(answer.headers[f"{HEADER}request-id"])
     assert answer.headers[f"{HEADER}model"] == "standard"
-    assert answer.headers[f"{HEADER}reason"] == "forced:flash;fallback:flash"
-    assert record.attempts == 2
+    assert record.attempts == 1
     assert any("flash/main/0" in note for note in record.trace)
 
 
@@ -190,17 +205,18 @@ async def test_our_own_wrong_key_to_an_engine_is_not_the_clients_fault(
     flash.script = refuse
     async with start_gateway(tenant={"routing": {"fallback": []}}) as gateway:
         status, error = await refusal(gateway, json={"model": "flash", "messages": MESSAGES})
-    assert status == 503
+    assert status == 502
     assert "api_key_env" in error["message"]
     assert "sk-upstream" not in error["message"]
 
 
-async def test_an_answer_that_is_not_json_is_an_error(gateway: GatewayUnderTest, flash: ScriptedUpstream):
+async def test_an_answer_that_is_not_json_is_an_error(start_gateway: StartGateway, flash: ScriptedUpstream):
     async def babble(talk: Talk) -> None:
         await talk.raw(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 5\r\n\r\n<html")
 
     flash.script = babble
-    status, error = await refusal(gateway, json={"model": "flash", "messages": MESSAGES})
+    async with start_gateway(tenant={"routing": {"fallback": []}}) as gateway:
+        status, error = await refusal(gateway, json={"model": "flash", "messages": MESSAGES})
     assert (status, error["code"]) == (502, "upstream_error")
 
 

@@ -113,7 +113,7 @@ async def test_a_stream_passes_byte_for_byte(gateway: GatewayUnderTest, flash: S
     sent = [
         ": hello\n\n",
         *events(usage=False)[:-1],
-        'event: x\r\ndata: {"odd" : 1.10}\r\n\r\n',
+        'data: {"odd" : 1.10}\r\n\r\n',
         "data: [DONE]\n\n",
     ]
 

@@ -142,8 +142,12 @@ async def test_metrics_show_what_is_in_flight(gateway: GatewayUnderTest, flash: 
     assert (await samples(gateway))["flashlane_in_flight", on] == 0
 
 
-async def test_a_failed_replica_is_counted_by_its_name(start_gateway: StartGateway):
-    async with start_gateway(flash=f"http://127.0.0.1:{free_port()}") as gateway, gateway.http() as client:
+async def test_a_failed_replica_is_counted_by_its_name(gateway: GatewayUnderTest, flash: ScriptedUpstream):
+    async def die(talk: Talk) -> None:
+        talk.abort()
+
+    flash.script = die
+    async with gateway.http() as client:
         answer = await client.post("/v1/chat/completions", json=BODY)
         found = await samples(gateway)
     assert answer.status_code == 200  # standard answered

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backends.errors import BackendError
+from backends.errors import BackendError, BackendRejected, BackendUnavailable
 from backends.types import Usage
-from gateway.streaming import MAX_EVENT, EventSplitter, Relay, payload_of, usage_of_answer
+from gateway.sse import MAX_EVENT, EventSplitter, payload_of
+from gateway.streaming import Relay, read_plain
 
 LINE_ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 DONE = b"data: [DONE]\n\n"
@@ -28,11 +29,15 @@ def token(text: str, finish: str | None = None) -> bytes:
 USAGE = event(choices=[], usage={"prompt_tokens": 12, "completion_tokens": 3})
 
 
+ALL_KINDS = ("data: ", "data:", "data", ":", "event: ", "id: ", "retry: ", "database: ")
+PLAIN_KINDS = ("data: ", "data:", "data", ":")
+
+
 @st.composite
-def lines(draw: st.DrawFn) -> tuple[bytes, bytes | None]:
+def lines(draw: st.DrawFn, kinds: tuple[str, ...]) -> tuple[bytes, bytes | None]:
     """Return a line of an event, and the data that it carries; None when it carries none."""
     text = draw(st.text(st.characters(exclude_characters="\r\n", codec="utf-8"), max_size=8)).encode()
-    kind = draw(st.sampled_from(["data: ", "data:", "data", ":", "event: ", "id: ", "retry: ", "database: "]))
+    kind = draw(st.sampled_from(kinds))
     match kind:
         case "data":
             return b"data", b""
@@ -45,10 +50,10 @@ def lines(draw: st.DrawFn) -> tuple[bytes, bytes | None]:
 
 
 @st.composite
-def streams(draw: st.DrawFn) -> tuple[list[bytes], list[bytes]]:
+def streams(draw: st.DrawFn, kinds: tuple[str, ...] = ALL_KINDS) -> tuple[list[bytes], list[bytes]]:
     """Return a stream of whole events in pieces, and the payloads of its events that have data."""
     out, payloads = b"", list[bytes]()
-    for written in draw(st.lists(st.lists(lines(), min_size=1, max_size=4), max_size=5)):
+    for written in draw(st.lists(st.lists(lines(kinds), min_size=1, max_size=4), max_size=5)):
         end = draw(LINE_ENDS)
         out += b"".join(line + end for line, _ in written) + end
         data = [value for _, value in written if value is not None]
@@ -56,13 +61,6 @@ def streams(draw: st.DrawFn) -> tuple[list[bytes], list[bytes]]:
             payloads.append(b"\n".join(data))
     places = sorted(draw(st.sets(st.integers(0, len(out)), max_size=8)))
     return [out[a:b] for a, b in zip([0, *places], [*places, len(out)], strict=True)], payloads
-
-
-def has_data(piece: bytes) -> bool:
-    """Tell whether an event has a data line."""
-    return any(
-        line == b"data" or line.startswith(b"data:") for line in piece.replace(b"\r", b"\n").split(b"\n")
-    )
 
 
 @given(streams())
@@ -77,17 +75,18 @@ def test_a_stream_gives_the_same_bytes_and_payloads_however_it_is_cut(
     pieces, payloads = stream
     splitter = EventSplitter()
     events = [found for piece in pieces for found in splitter.feed(piece)]
-    assert b"".join(events) + splitter.rest == b"".join(pieces)
-    assert [payload_of(found) for found in events if has_data(found)] == payloads
-    assert splitter.rest.strip(b"\n") == b""
+    whole, cut = b"".join(pieces), b"".join(events)
+    assert whole.startswith(cut)
+    assert whole[len(cut) :].strip(b"\n") == b""
+    assert [data for found in events if (data := payload_of(found)) is not None] == payloads
 
 
-@given(streams())
+@given(streams(PLAIN_KINDS))
 def test_a_relay_that_has_no_reason_to_change_a_stream_passes_it_untouched(
     stream: tuple[list[bytes], list[bytes]],
 ):
     pieces, _ = stream
-    relay = Relay(show_usage=True)
+    relay = Relay("r", show_usage=True)
     assert b"".join(map(relay.feed, pieces)).rstrip(b"\n") == b"".join(pieces).rstrip(b"\n")
 
 
@@ -96,32 +95,33 @@ def test_what_a_relay_notes_does_not_depend_on_how_the_stream_was_cut(data: st.D
     tail = token("", "stop") + USAGE
     sent = b"\xef\xbb\xbf: hi\r\n\r\n" + token("Pa") + token("\u4f60\U0001f600") + tail + DONE
     places = sorted(data.draw(st.sets(st.integers(0, len(sent)), max_size=10)))
-    relay = Relay(show_usage=show)
+    relay = Relay("r", show_usage=show)
     passed = b"".join(relay.feed(sent[a:b]) for a, b in zip([0, *places], [*places, len(sent)], strict=True))
-    assert passed == sent.replace(DONE, b"").replace(b"" if show else USAGE, b"", -1 if not show else 0)
+    expected = sent.removeprefix(b"\xef\xbb\xbf").removesuffix(DONE)
+    assert passed == (expected if show else expected.removesuffix(USAGE))
     state = relay.state
     assert (state.tokens_seen, state.done, state.finished, state.failed) == (2, True, True, False)
     assert state.usage == Usage(12, 0, 3)
-    relay.check_end("r")
+    relay.check_end()
 
 
 def test_events_that_come_whole_are_passed_as_the_same_object():
     piece = token("a") + token("b")
-    assert Relay(show_usage=False).feed(piece) is piece
+    assert Relay("r", show_usage=False).feed(piece) is piece
 
 
 def test_done_is_held_back_wherever_it_stands():
-    relay = Relay(show_usage=True)
+    relay = Relay("r", show_usage=True)
     assert relay.feed(token("a") + DONE) == token("a")
     assert relay.state.done
-    relay = Relay(show_usage=True)
+    relay = Relay("r", show_usage=True)
     assert relay.feed(b"data:[DONE]\r\n\r\n") == b""
     assert relay.state.done
 
 
 def test_usage_beside_choices_is_noted_and_passed():
     both = event(choices=[{"delta": {"content": "a"}}], usage={"prompt_tokens": 1, "completion_tokens": 1})
-    relay = Relay(show_usage=False)
+    relay = Relay("r", show_usage=False)
     assert relay.feed(both) == both
     assert relay.state.usage == Usage(1, 0, 1)
 
@@ -129,12 +129,12 @@ def test_usage_beside_choices_is_noted_and_passed():
 @pytest.mark.parametrize("choices", [{"choices": []}, {"choices": None}, {}])
 def test_usage_alone_is_left_out_for_a_client_that_did_not_ask(choices: dict[str, Any]):
     alone = event(**choices, usage={"prompt_tokens": 1})
-    assert Relay(show_usage=False).feed(alone) == b""
-    assert Relay(show_usage=True).feed(alone) == alone
+    assert Relay("r", show_usage=False).feed(alone) == b""
+    assert Relay("r", show_usage=True).feed(alone) == alone
 
 
 def test_the_last_usage_counts():
-    relay = Relay(show_usage=False)
+    relay = Relay("r", show_usage=False)
     relay.feed(
         event(choices=[], usage={"completion_tokens": 1}) + event(choices=[], usage={"completion_tokens": 2})
     )
@@ -142,7 +142,7 @@ def test_the_last_usage_counts():
 
 
 def test_fields_that_are_null_mean_nothing():
-    relay = Relay(show_usage=False)
+    relay = Relay("r", show_usage=False)
     empty = event(choices=None, usage=None, error=None)
     odd = event(choices=[{"delta": None, "finish_reason": None}, {"delta": {"content": None}}], usage=None)
     assert relay.feed(empty + odd) == empty + odd
@@ -152,11 +152,52 @@ def test_fields_that_are_null_mean_nothing():
 
 @pytest.mark.parametrize("error", [{"message": "boom"}, "boom", 500])
 def test_an_error_event_is_passed_on_and_noted(error: object):
-    relay = Relay(show_usage=False)
+    relay = Relay("r", show_usage=False)
     sent = token("a") + event(error=error)
     assert relay.feed(sent) == sent
     assert relay.state.failed
-    relay.check_end("r")  # the client has been told
+    relay.check_end()  # the client has been told
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ({"message": "boom", "code": 500}, BackendUnavailable),
+        ("boom", BackendUnavailable),
+        ({"message": "too long", "code": 400}, BackendRejected),
+        ({"message": "too long", "code": "400"}, BackendRejected),
+    ],
+)
+def test_a_stream_that_begins_with_an_error_is_no_stream(error: object, kind: type[BackendError]):
+    relay = Relay("r", show_usage=False)
+    relay.feed(event(choices=[{"delta": {"role": "assistant"}}]))
+    with pytest.raises(kind):
+        relay.feed(event(error=error))
+
+
+@pytest.mark.parametrize("sent", [b"", DONE, b": ping\n\n" + DONE, event(choices=[]) + DONE])
+def test_a_stream_in_which_nothing_was_said_is_no_answer(sent: bytes):
+    relay = Relay("r", show_usage=False)
+    relay.feed(sent)
+    with pytest.raises(BackendUnavailable, match="empty"):
+        relay.check_end()
+
+
+def test_fields_that_mean_nothing_here_are_taken_off():
+    relay = Relay("r", show_usage=False)
+    sent = b"retry: 3\n\nid: 7\nevent: message\ndata: {}\n\n: ping\n\ndata: a\nid: 8\ndata: b\n\n"
+    assert relay.feed(sent) == b"data: {}\n\n: ping\n\ndata: a\ndata: b\n\n"
+
+
+def test_reasoning_is_shown_under_the_name_that_clients_read():
+    relay = Relay("r", show_usage=False)
+    sent = b'data: {"n":1.10,"choices":[{"index":0,"delta":{"reasoning":"First, "}}]}\n\n'
+    shown = json.loads(relay.feed(sent).removeprefix(b"data: "))
+    assert shown["choices"][0]["delta"] == {"reasoning": "First, ", "reasoning_content": "First, "}
+    assert b"1.10" in relay.feed(sent)
+    both = event(choices=[{"delta": {"reasoning": "a", "reasoning_content": "b"}}])
+    nothing = event(choices=[{"delta": {"reasoning": None, "content": "a"}}])
+    assert relay.feed(both + nothing) == both + nothing
 
 
 @pytest.mark.parametrize(
@@ -171,10 +212,10 @@ def test_an_error_event_is_passed_on_and_noted(error: object):
     ],
 )
 def test_cached_tokens_are_read_in_both_spellings(usage: dict[str, Any], cached: int):
-    relay = Relay(show_usage=True)
+    relay = Relay("r", show_usage=True)
     relay.feed(event(choices=[], usage={"prompt_tokens": 9, **usage}))
     assert relay.state.usage == Usage(9, cached, 0)
-    assert usage_of_answer(json.dumps({"usage": {"prompt_tokens": 9, **usage}}).encode()) == Usage(
+    assert read_plain(json.dumps({"usage": {"prompt_tokens": 9, **usage}}).encode(), "r") == Usage(
         9, cached, 0
     )
 
@@ -184,7 +225,7 @@ def test_cached_tokens_are_read_in_both_spellings(usage: dict[str, Any], cached:
     [{"content": "a"}, {"reasoning_content": "a"}, {"reasoning": "a"}, {"tool_calls": [{"index": 0}]}],
 )
 def test_the_first_token_is_whatever_the_model_says_first(delta: dict[str, Any]):
-    relay = Relay(show_usage=False)
+    relay = Relay("r", show_usage=False)
     relay.feed(event(choices=[{"delta": {"role": "assistant", "content": ""}}]))
     assert not relay.state.has_token
     relay.feed(event(choices=[{"delta": delta}]))
@@ -195,7 +236,7 @@ def test_the_first_token_is_whatever_the_model_says_first(delta: dict[str, Any])
     "odd",
     [
         b": ping\n\n",
-        b"event: x\ndata: not json\n\n",
+        b"data: not json\n\n",
         b"data: [1]\n\n",
         b'data: {"choices":[{"delta":{"content":"\\ud83d"}}]}\n\n',
         b'data: {"choices":[{"delta":{"content":"\xff"}}]}\n\n',
@@ -203,16 +244,16 @@ def test_the_first_token_is_whatever_the_model_says_first(delta: dict[str, Any])
     ],
 )
 def test_what_is_not_understood_is_passed_on(odd: bytes):
-    assert Relay(show_usage=False).feed(odd) == odd
+    assert Relay("r", show_usage=False).feed(odd) == odd
 
 
 def test_a_stream_without_an_end_is_told_from_one_that_finished():
-    relay = Relay(show_usage=False)
+    relay = Relay("r", show_usage=False)
     relay.feed(token("a"))
-    with pytest.raises(BackendError, match="replica-1 ended the stream in the middle"):
-        relay.check_end("replica-1")
+    with pytest.raises(BackendError, match="r ended the stream in the middle"):
+        relay.check_end()
     relay.feed(token("", "length"))
-    relay.check_end("replica-1")
+    relay.check_end()
 
 
 def test_an_event_is_bounded():
@@ -233,10 +274,10 @@ def test_an_event_is_bounded():
     ],
 )
 def test_the_usage_of_a_plain_answer(body: bytes, usage: Usage | None):
-    assert usage_of_answer(body) == usage
+    assert read_plain(body, "r") == usage
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"usage"', b'{"x":' + b"[" * 100_000])
 def test_a_plain_answer_that_is_not_json_is_told(body: bytes):
-    with pytest.raises(ValueError, match="not JSON"):
-        usage_of_answer(body)
+    with pytest.raises(BackendUnavailable, match="not JSON"):
+        read_plain(body, "r")

@@ -11,7 +11,6 @@ import httpx
 import uvicorn
 from openai import AsyncOpenAI
 
-from backends.openai_server import Timeouts
 from gateway.config import Config, load_config
 from gateway.records import RequestRecord
 from gateway.runtime import running
@@ -71,7 +70,7 @@ async def running_gateway(
     engine: str = "openai",
     context: int | None = None,
     server: Mapping[str, Any] | None = None,
-    timeouts: Timeouts | None = None,
+    timeouts: Mapping[str, float] | None = None,
 ) -> AsyncGenerator[GatewayUnderTest]:
     """Run a gateway with the tenants `acme` (as given) and `umbrella` (defaults).
 
@@ -84,7 +83,7 @@ async def running_gateway(
         engine: What the engines are said to be.
         context: Context of both models.
         server: The section of that name.
-        timeouts: For the engines.
+        timeouts: Of both models, as in the configuration.
     """
     urls = {"flash": [flash] if isinstance(flash, str) else flash, "standard": [standard]}
     models = {
@@ -92,6 +91,7 @@ async def running_gateway(
             "served_name": f"{name}-upstream",
             "prices": {"hit": "0.01", "miss": "0.1", "output": "1"},
             "pools": [{"name": "main", "replicas": [{"url": url, "engine": engine} for url in replicas]}],
+            "timeouts": dict(timeouts or {}),
         }
         | ({} if context is None else {"context": context})
         for name, replicas in urls.items()
@@ -100,7 +100,7 @@ async def running_gateway(
     config = await asyncio.to_thread(_write_config, folder, settings, tenant or {})
     await _empty(redis_url)
     async with (
-        running(config, settings_in(folder), timeouts or Timeouts()) as app,
+        running(config, settings_in(folder)) as app,
         serving(app) as url,
     ):
         yield GatewayUnderTest(url, app.services, folder / "tenants")

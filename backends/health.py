@@ -1,0 +1,86 @@
+"""Whether a replica should get requests: what it answers when asked, and how the last requests went.
+
+Active: a probe of its health page says whether it is there. Passive: a replica that takes requests
+and brings no token, while its health page smiles, is taken out after a few of them (the circuit
+breaker of Nygard, "Release It!": closed, open, half open).
+"""
+
+from dataclasses import dataclass, field
+
+FAILURES = 3
+"""Requests in a row without a token, or probes in a row without an answer, that take a replica out."""
+
+FIRST_REST = 5.0
+LONGEST_REST = 60.0
+"""Seconds for which it stays out: the first time, and at most; each failed trial doubles it."""
+
+RAMP_SECONDS = 10.0
+"""How long a replica that has just come (back) takes to get its full share: its caches are cold."""
+
+RAMP_START = 0.1
+
+
+@dataclass(slots=True)
+class Health:
+    """The state of one replica. All times are monotonic seconds.
+
+    Attributes:
+        probes_missed: Probes in a row without an answer.
+        failures: Requests in a row that brought no token.
+        rests_until: When a replica that was taken out may try again; None while it is in.
+        rest: How long its next rest will be, seconds.
+        trying: Whether its one trial request is under way.
+        joined: When it last came (back) in.
+        last_token: When it last brought a token.
+    """
+
+    probes_missed: int = 0
+    failures: int = 0
+    rests_until: float | None = None
+    rest: float = FIRST_REST
+    trying: bool = False
+    joined: float = field(default=float("-inf"))
+    last_token: float = field(default=float("-inf"))
+
+    def takes_requests(self, now: float) -> bool:
+        """Tell whether it should get a request now."""
+        if self.probes_missed >= FAILURES:
+            return False
+        return self.rests_until is None or (now >= self.rests_until and not self.trying)
+
+    def share(self, now: float) -> float:
+        """Return how much of its share of requests it should get, in (0, 1]."""
+        grown = (now - self.joined) / RAMP_SECONDS
+        return 1.0 if grown >= 1.0 else max(RAMP_START, grown)
+
+    def asked(self) -> None:
+        """Note that it gets a request; one that was out is on trial with it."""
+        if self.rests_until is not None:
+            self.trying = True
+
+    def brought_token(self, now: float) -> None:
+        """Note that a request brought its first token, or a whole answer."""
+        if self.rests_until is not None:
+            self.joined = now
+        self.failures, self.rests_until, self.rest, self.trying = 0, None, FIRST_REST, False
+        self.last_token = now
+
+    def brought_nothing(self, now: float) -> None:
+        """Note that a request failed before its first token; that of a client that left does not count."""
+        self.failures += 1
+        if self.trying or self.failures >= FAILURES:
+            self.rests_until, self.trying = now + self.rest, False
+            self.rest = min(LONGEST_REST, 2 * self.rest)
+
+    def left_alone(self) -> None:
+        """Note that a request ended without telling anything of the replica; a trial may be made again."""
+        self.trying = False
+
+    def was_probed(self, now: float, *, ready: bool, since: float) -> None:
+        """Note the answer to a probe that was sent at `since`; a token in the meantime outweighs a miss."""
+        if ready:
+            if self.probes_missed >= FAILURES:
+                self.joined = now
+            self.probes_missed = 0
+        elif self.last_token < since:
+            self.probes_missed += 1

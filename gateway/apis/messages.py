@@ -1,0 +1,81 @@
+"""`POST /v1/messages` and `POST /v1/messages/count_tokens`: Anthropic's Messages API."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from gateway.apis.chat import ChatAnswer
+from gateway.apis.chat_stream import StreamEvent
+from gateway.apis.errors import ChatError
+from gateway.apis.messages_answer import MessageEvents, error_body, message_of
+from gateway.apis.messages_request import translate_messages
+from gateway.apis.reply import TranslatedReply
+from gateway.errors import ClientLeft, to_answer
+from gateway.http import Receive, Scope, Send, read_body
+from gateway.pipeline import answer_chat, identify
+from gateway.services import Services
+from gateway.wire import parse_chat
+
+MESSAGES_PATH = "/v1/messages"
+COUNT_PATH = "/v1/messages/count_tokens"
+
+
+class Messages:
+    """`POST /v1/messages` as a plain ASGI application."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        reply = MessagesReply(send)
+        await answer_chat(
+            self._services, scope, receive, reply, endpoint=MESSAGES_PATH, translate=translate_messages
+        )
+
+
+class CountTokens:
+    """`POST /v1/messages/count_tokens` as a plain ASGI application: an estimate, no engine is asked."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        reply = MessagesReply(send)
+        try:
+            identify(self._services, scope)
+            body = await read_body(scope, receive, self._services.max_body_bytes)
+            tokens = parse_chat(translate_messages(body)).input_tokens()
+        except ClientLeft:
+            return
+        except Exception as error:  # noqa: BLE001 - the last place that can turn an error into an answer
+            answer = to_answer(error)
+            await reply.whole(answer.status, "application/json", answer.headers, answer.body())
+            return
+        await reply.plain({"input_tokens": tokens})
+
+
+class MessagesReply(TranslatedReply):
+    """Answers as Anthropic's API does."""
+
+    def answer_of(self, answer: ChatAnswer) -> object:
+        """Return a message."""
+        return message_of(answer, self.request_id)
+
+    def error_of(self, status: int, error: ChatError) -> tuple[int, object]:
+        """Return an error; 529 says that the model is overloaded."""
+        return error_body(status, error, self.request_id)
+
+    def events_of(self, event: StreamEvent) -> Iterable[bytes]:
+        """Return the events of a Messages stream."""
+        return MessageEvents(self.request_id).of(event)
+
+    def headers_of(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """Return the headers; Anthropic's clients read the request id from one of their own."""
+        own = {"request-id": self.request_id} if self.request_id else {}
+        return {**headers, **own}
+
+    async def plain(self, value: object) -> None:
+        """Send an answer of ours."""
+        await super(TranslatedReply, self).whole(200, "application/json", {}, msgspec.json.encode(value))

@@ -1,0 +1,249 @@
+"""From a decision to an answer that has begun: who is asked, in which order, and what counts as a beginning.
+
+An answer has begun when its first token is here, or, of a plain answer, when it is whole. Until then
+nothing was sent to the client, so that an error can become a status, or another replica be tried.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from backends.errors import BackendError, BackendOverloaded, BackendTimeout, BackendUnavailable
+from backends.fleet import Member
+from backends.protocol import Answer
+from backends.types import EngineFlavour, InferenceRequest
+from gateway.clock import Clock
+from gateway.exchange import Exchange
+from gateway.http import Deadline
+from gateway.services import Services
+from gateway.streaming import Relay, StreamState, read_plain, with_reasoning_content
+
+log = logging.getLogger(__name__)
+
+REPLICAS_PER_MODEL = 2
+"""How many replicas of a model are tried before the next model is."""
+
+TRIES_THAT_REACHED = 2
+"""How many replicas may get to work on one request, one after the other."""
+
+MAX_ANSWER = 64 * 1024 * 1024
+EVENT_STREAM = "text/event-stream"
+
+
+class StreamReader:
+    """Reads a stream's pieces within the deadlines of its model."""
+
+    def __init__(
+        self, answer: Answer, member: Member, state: StreamState, clock: Clock, since: float
+    ) -> None:
+        """Read `answer`, which `member` was asked for at `since`."""
+        self._answer = answer
+        self._member = member
+        self._state = state
+        self._clock = clock
+        self._since = since
+        self._last = clock.monotonic()
+
+    async def read(self, patience: float) -> bytes | None:
+        """Return the next bytes, b"" at the end, None when nothing came for `patience` seconds.
+
+        Raises:
+            BackendTimeout: A deadline passed.
+            BackendError: The engine died.
+        """
+        deadline, what = self._deadline()
+        now = self._clock.monotonic()
+        try:
+            piece = await self._answer.read(max(0.0, min(patience, deadline - now)))
+        except TimeoutError as error:
+            if self._clock.monotonic() < deadline:
+                return None
+            name = self._member.replica.name
+            raise BackendTimeout(f"Replica {name} {what}.", replica=name) from error
+        self._last = self._clock.monotonic()
+        return piece
+
+    def _deadline(self) -> tuple[float, str]:
+        """Return when to give up, and what is said then."""
+        timeouts = self._member.pool.timeouts
+        ends = [(self._last + timeouts.idle, f"sent nothing for {timeouts.idle:g} s")]
+        if not self._state.is_meaningful:
+            first = timeouts.first_token
+            ends = [(self._since + first, f"brought no token within {first:g} s")]
+        if timeouts.total is not None:
+            ends.append((self._since + timeouts.total, f"did not finish within {timeouts.total:g} s"))
+        return min(ends)
+
+
+@dataclass(slots=True)
+class Begun:
+    """An answer that has begun. `member.close(answer)` lets go of it.
+
+    Attributes:
+        held: What goes to the client first: the whole body of a plain answer.
+        relay: Of a stream; None of a plain answer.
+        reader: Of a stream, likewise.
+    """
+
+    member: Member
+    answer: Answer
+    held: bytes
+    relay: Relay | None = None
+    reader: StreamReader | None = None
+
+
+async def begin(services: Services, exchange: Exchange, headers: dict[str, str]) -> Begun:
+    """Start the answer on the first replica that brings it.
+
+    Args:
+        services: What requests work with.
+        exchange: The request, decided.
+        headers: Sent on to the engine.
+
+    Raises:
+        BackendError: None brought it; the error is that of the last one tried.
+    """
+    failure: BackendError | None = None
+    reached = 0
+    for model, member in _candidates(services, exchange):
+        exchange.model, exchange.member = model, member
+        exchange.attempts += 1
+        if exchange.asked is None:
+            exchange.asked = services.clock.monotonic()
+        try:
+            return await _try(services, exchange, member, headers)
+        except (BackendUnavailable, BackendOverloaded) as error:
+            failure = error
+            _note_failure(services, exchange, member, error)
+            reached += isinstance(error, BackendUnavailable) and error.reached
+            if reached >= TRIES_THAT_REACHED:
+                break
+    nobody = failure or services.fleet.nobody(exchange.decision.model if exchange.decision else "")
+    exchange.model, exchange.member = "", None  # the notes have who was asked
+    raise nobody
+
+
+def _candidates(services: Services, exchange: Exchange) -> Iterator[tuple[str, Member]]:
+    """Yield where to try, in order: the replicas of the chosen model, then those of its fallbacks."""
+    if exchange.decision is None:
+        return
+    for model in (exchange.decision.model, *exchange.decision.fallbacks):
+        tried: list[Member] = []
+        while len(tried) < REPLICAS_PER_MODEL and (member := services.fleet.place(model, tried)) is not None:
+            tried.append(member)
+            yield model, member
+        if not tried:
+            exchange.notes.append(str(services.fleet.nobody(model)))
+
+
+async def _try(services: Services, exchange: Exchange, member: Member, headers: dict[str, str]) -> Begun:
+    """Ask one replica, and note for its health how that went."""
+    health, now = member.health, services.clock.monotonic
+    health.asked()
+    try:
+        begun = await _ask(services, exchange, member, headers)
+    except (BackendUnavailable, BackendTimeout):
+        health.brought_nothing(now())
+        raise
+    except BaseException:
+        health.left_alone()  # a refusal, an overload, a client that left: no fault of its own
+        raise
+    if begun.relay is None or begun.relay.state.is_meaningful:
+        health.brought_token(now())
+    return begun
+
+
+async def _ask(services: Services, exchange: Exchange, member: Member, headers: dict[str, str]) -> Begun:
+    chat, since = exchange.chat, services.clock.monotonic()
+    if chat is None:
+        raise ValueError("a request without a body cannot be asked for")
+    timeouts = member.pool.timeouts
+    patience = timeouts.first_token if chat.stream else timeouts.for_plain()
+    answer = await member.open(_request(exchange, member, headers, patience))
+    try:
+        if chat.stream and answer.content_type.startswith(EVENT_STREAM):
+            return await _peek(services, exchange, member, answer, since)
+        left = patience - (services.clock.monotonic() - since)
+        name = member.replica.name
+        late = BackendTimeout(f"Replica {name} did not finish within {patience:g} s.", replica=name)
+        with Deadline(left, late):
+            return await _read_whole(exchange, member, answer)
+    except BaseException:
+        await member.close(answer)
+        raise
+
+
+def _request(
+    exchange: Exchange, member: Member, headers: dict[str, str], patience: float
+) -> InferenceRequest:
+    chat, caller, decision, replica = exchange.chat, exchange.caller, exchange.decision, member.replica
+    if chat is None or caller is None or decision is None:
+        raise ValueError("a request that was not decided cannot be asked for")
+    salted = replica.flavour is EngineFlavour.VLLM and not caller.tenant.shared_cache
+    body = chat.upstream_body(
+        replica.upstream_model,
+        max_output_tokens=decision.max_output_tokens,
+        cache_salt=caller.tenant.name if salted else None,
+    )
+    return InferenceRequest("/v1/chat/completions", body, chat.stream, headers, patience)
+
+
+async def _peek(
+    services: Services, exchange: Exchange, member: Member, answer: Answer, since: float
+) -> Begun:
+    """Wait for a stream's first token, for a bounded time; a slow stream is one that has begun."""
+    relay = Relay(member.replica.name, show_usage=exchange.chat.wants_usage if exchange.chat else False)
+    exchange.stream_state = relay.state
+    reader = StreamReader(answer, member, relay.state, services.clock, since)
+    bound = services.clock.monotonic() + member.pool.timeouts.peek
+    held: list[bytes] = []
+    try:
+        while not relay.state.is_meaningful and not relay.state.done:
+            piece = await reader.read(bound - services.clock.monotonic())
+            if piece is None:
+                break
+            if not piece:
+                relay.check_end()
+                break
+            held.append(relay.feed(piece))
+        if relay.state.done:
+            relay.check_end()
+    except BackendError as error:
+        raise _before_the_start(error) from error
+    return Begun(member, answer, b"".join(held), relay, reader)
+
+
+async def _read_whole(exchange: Exchange, member: Member, answer: Answer) -> Begun:
+    """Read a plain answer."""
+    name = member.replica.name
+    try:
+        body = await _collect(answer, name)
+    except BackendError as error:
+        raise _before_the_start(error) from error
+    exchange.usage = read_plain(body, name)
+    return Begun(member, answer, with_reasoning_content(body, "message"))
+
+
+async def _collect(answer: Answer, name: str) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while part := await answer.read():
+        size += len(part)
+        if size > MAX_ANSWER:
+            raise BackendError(f"Replica {name} failed: it sent over {MAX_ANSWER} bytes.", replica=name)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _before_the_start(error: BackendError) -> BackendError:
+    """Return what an error means before anything was sent on: one half way is one on the way."""
+    if type(error) is BackendError:
+        return BackendUnavailable(str(error), replica=error.replica)
+    return error
+
+
+def _note_failure(services: Services, exchange: Exchange, member: Member, error: BackendError) -> None:
+    services.telemetry.upstream_failed(member.replica.name, error)
+    exchange.stream_state = None
+    exchange.notes.append(str(error))
+    log.warning("%s: %s (%s)", exchange.id, error, error.__cause__ or "no more is known")

@@ -1,0 +1,128 @@
+"""When a replica gets requests: the breaker, the probes, the ramp."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.fleet import Fleet, Member
+from backends.health import FAILURES, FIRST_REST, LONGEST_REST, RAMP_SECONDS, Health
+from backends.types import Pool, Replica, ReplicaKind
+from tests.fakes.backend import FakeBackend
+
+
+def failing(times: int, now: float = 0.0) -> Health:
+    """Return the health of a replica that brought nothing so many times in a row."""
+    health = Health()
+    for _ in range(times):
+        health.asked()
+        health.brought_nothing(now)
+    return health
+
+
+def test_a_few_requests_without_a_token_take_a_replica_out():
+    assert failing(FAILURES - 1).takes_requests(0.0)
+    assert not failing(FAILURES).takes_requests(0.0)
+
+
+def test_a_token_between_failures_forgives_them():
+    health = failing(FAILURES - 1)
+    health.brought_token(1.0)
+    health.brought_nothing(2.0)
+    assert health.takes_requests(2.0)
+
+
+def test_after_its_rest_one_request_is_a_trial():
+    health = failing(FAILURES)
+    assert not health.takes_requests(FIRST_REST - 0.1)
+    assert health.takes_requests(FIRST_REST)
+    health.asked()
+    assert not health.takes_requests(FIRST_REST)  # one at a time
+    health.brought_token(FIRST_REST + 1)
+    assert health.takes_requests(FIRST_REST + 1)
+
+
+def test_a_trial_that_fails_makes_the_next_rest_longer_up_to_a_bound():
+    health, now = failing(FAILURES), 0.0
+    for rest in (FIRST_REST, 2 * FIRST_REST, 4 * FIRST_REST):
+        now += rest
+        assert health.takes_requests(now)
+        health.asked()
+        health.brought_nothing(now)
+        assert not health.takes_requests(now + rest)
+    for _ in range(10):
+        now += LONGEST_REST
+        health.asked()
+        health.brought_nothing(now)
+    assert health.takes_requests(now + LONGEST_REST)
+
+
+def test_a_trial_whose_client_left_can_be_made_again():
+    health = failing(FAILURES)
+    health.asked()
+    health.left_alone()
+    assert health.takes_requests(FIRST_REST)
+
+
+def test_probes_that_are_missed_take_it_out_and_one_that_is_answered_brings_it_back():
+    health = Health()
+    for at in range(FAILURES):
+        assert health.takes_requests(at)
+        health.was_probed(at, ready=False, since=at)
+    assert not health.takes_requests(FAILURES)
+    health.was_probed(9.0, ready=True, since=9.0)
+    assert health.takes_requests(9.0)
+
+
+def test_a_token_outweighs_a_probe_that_was_missed_meanwhile():
+    health = Health()
+    for at in range(10):
+        health.brought_token(at + 0.5)
+        health.was_probed(at + 0.9, ready=False, since=float(at))
+    assert health.takes_requests(10.0)
+
+
+@given(st.floats(0, 2 * RAMP_SECONDS), st.floats(0, 2 * RAMP_SECONDS))
+def test_one_that_has_come_back_gets_a_growing_share(earlier: float, later: float):
+    health = failing(FAILURES)
+    health.brought_token(0.0)
+    earlier, later = sorted((earlier, later))
+    assert 0 < health.share(earlier) <= health.share(later) <= 1
+    assert health.share(RAMP_SECONDS) == 1
+
+
+def fleet(now: list[float], count: int = 2) -> Fleet:
+    """Return a fleet of one model with so many replicas."""
+    replicas = [Replica(f"flash/main/{i}", ReplicaKind.OPENAI, "http://x", "m") for i in range(count)]
+    pools = {"flash": [Pool("main", "any", replicas)]}
+    return Fleet(pools, monotonic=lambda: now[0], make=lambda _replica, _timeouts: FakeBackend())
+
+
+def test_a_replica_that_has_just_come_is_not_flooded():
+    now = [100.0]
+    members = fleet(now)
+    old, new = (member for _, member in members.members())
+    old.in_flight = 30
+    new.health.joined = 100.0
+    placed: list[Member] = []
+    for _ in range(10):
+        member = members.place("flash")
+        assert member is not None
+        member.in_flight += 1
+        placed.append(member)
+    assert 1 <= placed.count(new) <= 5
+    now[0] += RAMP_SECONDS
+    assert members.place("flash") is new
+
+
+async def test_a_replica_that_was_never_there_gets_nothing_until_it_answers():
+    now = [0.0]
+    members = fleet(now, count=1)
+    (_, member) = next(members.members())
+    backend = member.backend
+    assert isinstance(backend, FakeBackend)
+    backend.ready = False
+    await members.probe(first=True)
+    assert members.place("flash") is None
+    assert "flash/main/0" in str(members.nobody("flash"))
+    backend.ready = True
+    await members.probe()
+    assert members.place("flash") is member
