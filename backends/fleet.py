@@ -122,13 +122,24 @@ class Fleet:
         Returns:
             Model -> replica name -> ready.
         """
-        pairs = list(self.members())
         since = self._monotonic()
+        found = await self.readiness()
+        for model, member in self.members():
+            for _ in range(FAILURES if first else 1):
+                ready = found[model][member.replica.name]
+                member.health.was_probed(self._monotonic(), ready=ready, since=since)
+        return found
+
+    async def readiness(self) -> dict[str, dict[str, bool]]:
+        """Ask every replica whether it can serve, all at once.
+
+        Returns:
+            Model -> replica name -> ready.
+        """
+        pairs = list(self.members())
         states = await asyncio.gather(*(member.backend.is_ready() for _, member in pairs))
         found: dict[str, dict[str, bool]] = {model: {} for model in self._members}
         for (model, member), ready in zip(pairs, states, strict=True):
-            for _ in range(FAILURES if first else 1):
-                member.health.was_probed(self._monotonic(), ready=ready, since=since)
             found[model][member.replica.name] = ready
         return found
 

@@ -31,7 +31,7 @@ class Health:
         rest: How long its next rest will be, seconds.
         trying: Whether its one trial request is under way.
         joined: When it last came (back) in.
-        last_token: When it last brought a token.
+        last_token: When it last brought a token, or more of an answer.
     """
 
     probes_missed: int = 0
@@ -63,6 +63,10 @@ class Health:
         if self.rests_until is not None:
             self.joined = now
         self.failures, self.rests_until, self.rest, self.trying = 0, None, FIRST_REST, False
+        self.last_token = now
+
+    def progressed(self, now: float) -> None:
+        """Note that an answer goes on."""
         self.last_token = now
 
     def brought_nothing(self, now: float) -> None:

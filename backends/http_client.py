@@ -373,16 +373,18 @@ class HttpPool:
             f"content-length: {len(body)}\r\n\r\n"
         )
         data = head.encode("latin-1") + body
+        stale = False
         while True:
-            connection = await self._acquire()
+            connection = await self._acquire(fresh=stale)
             try:
                 connection.begin(data)
                 await connection.wait_head(timeout)
             except HttpError as error:
                 connection.abort()
-                if connection.reused and error.sent_nothing:
-                    continue
-                raise
+                stale = connection.reused and error.sent_nothing
+                if not stale:
+                    raise
+                continue
             except BaseException:
                 connection.abort()
                 raise
@@ -401,8 +403,8 @@ class HttpPool:
             self._idle.pop().abort()
         self._max_idle = 0
 
-    async def _acquire(self) -> Connection:
-        while self._idle:
+    async def _acquire(self, *, fresh: bool) -> Connection:
+        while self._idle and not fresh:
             connection = self._idle.pop()
             if connection.usable:
                 return connection

@@ -126,22 +126,51 @@ async def _refusal(response: Response, server: Replica) -> BackendError:
         hint = "it does not accept our key; check the replica's api_key_env"
     elif status == 404:
         hint = "it does not know the path or the model; check the replica's url and the model's served_name"
+    elif status >= 500 and says_too_long(body):
+        return BackendRejected(
+            f"Replica {replica} refused the request.", replica=replica, status=400, body=body
+        )
     else:
-        hint = error_message(body)[:200] or "it gave no reason"
+        hint = "its own log says why"  # its words may repeat a prompt or a key, and stay there
     return BackendUnavailable(f"Replica {replica} answered {status}: {hint}.", replica=replica)
+
+
+CONTEXT_SIGNS = (
+    b"context length",
+    b"context size",
+    b"context_length",
+    b"context window",
+    b"exceed_context_size",
+    b"maximum context",
+    b"prompt is too long",
+    b"input is too long",
+    b"exceeds maximum",
+    b"exceeds the maximum",
+)
+"""How vLLM, SGLang, llama.cpp, DeepSeek, OpenAI and Anthropic say that an input does not fit, lower case."""
+
+
+def says_too_long(body: bytes) -> bool:
+    """Tell whether an engine's error is about an input that does not fit."""
+    text = body.lower()
+    return any(sign in text for sign in CONTEXT_SIGNS)
 
 
 def error_message(body: bytes) -> str:
     """Return the message in an engine's error body, "" when there is none.
 
-    Knows `{"error": {"message"}}`, `{"error": "text"}` and `{"message"}`.
+    Knows `{"error": {"message"}}`, `{"error": "text"}`, `{"message"}` and FastAPI's `{"detail"}`.
     """
     try:
         data: object = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return ""
-    inner = _get(data, "error") or data
-    message = _get(inner, "message") or inner
+    inner = _get(data, "error") or _get(data, "detail") or data
+    if isinstance(inner, list):
+        first = next(iter(cast("list[object]", inner)), None)
+        message = _get(first, "msg")
+    else:
+        message = _get(inner, "message") or inner
     return message if isinstance(message, str) else ""
 
 

@@ -9,6 +9,7 @@
     - BodyInvalid        the body is not what the endpoint takes
     - BodyTooLarge       the body is over the limit
     - BodyTooSlow        the body did not arrive in time
+    - EncodingUnknown    the body is compressed
     - NotFound           there is no such page or request
   - ClientLeft           the client closed its connection; nobody is there to be told
 """
@@ -25,7 +26,7 @@ from backends.errors import (
     BackendTimeout,
     BackendUnavailable,
 )
-from backends.openai_server import error_message
+from backends.openai_server import error_message, says_too_long
 from policies.errors import InputTooLong, UnknownKey, UnknownModel
 
 
@@ -77,6 +78,10 @@ class BodyTooSlow(RequestError):
     """The body did not arrive in time."""
 
 
+class EncodingUnknown(RequestError):
+    """The body is compressed."""
+
+
 class NotFound(RequestError):
     """There is no such page or request."""
 
@@ -110,6 +115,7 @@ TABLE: Mapping[type[Exception], _Row] = {
     UnknownKey: _Row(401, "invalid_request_error", "invalid_api_key"),
     BodyInvalid: _Row(400, "invalid_request_error", None),
     BodyTooLarge: _Row(413, "invalid_request_error", "request_too_large"),
+    EncodingUnknown: _Row(415, "invalid_request_error", "unsupported_encoding"),
     BodyTooSlow: _Row(408, "invalid_request_error", "request_timeout"),
     NotFound: _Row(404, "invalid_request_error", "not_found"),
     UnknownModel: _Row(404, "invalid_request_error", "model_not_found"),
@@ -164,12 +170,9 @@ def _overloaded(error: BackendOverloaded, answer: ErrorAnswer) -> ErrorAnswer:
     return answer
 
 
-CONTEXT_SIGNS = ("context length", "context size", "context_length", "exceed_context_size", "maximum context")
-
-
 def _rejected(error: BackendRejected) -> ErrorAnswer:
-    """Return the engine's own words, in OpenAI's shape."""
+    """Return the engine's own words, in OpenAI's shape; OpenAI knows no 422."""
     message = error_message(error.body) or f"The engine refused the request ({error.status})."
-    text = error.body.decode("utf-8", "replace").lower()
-    code = "context_length_exceeded" if any(sign in text for sign in CONTEXT_SIGNS) else None
-    return ErrorAnswer(error.status, message, "invalid_request_error", code)
+    code = "context_length_exceeded" if says_too_long(error.body) else None
+    status = 400 if error.status == 422 else error.status
+    return ErrorAnswer(status, message, "invalid_request_error", code)

@@ -50,7 +50,7 @@ class Health:
     async def report(self) -> HealthReport:
         """Ask every part at once; each answers, or counts as not ready, within seconds."""
         models, ledger, redis = await asyncio.gather(
-            self._fleet.probe(), self._ledger.is_ready(), self._ping()
+            self._fleet.readiness(), self._ledger.is_ready(), self._ping()
         )
         return HealthReport(models, ledger, redis)
 

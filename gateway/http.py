@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from types import TracebackType
 from typing import Any, Self
 
-from gateway.errors import BodyTooLarge, BodyTooSlow, ClientLeft
+from gateway.errors import BodyTooLarge, BodyTooSlow, ClientLeft, EncodingUnknown
 
 BODY_SECONDS = 60
 """How long a client may take to send its body."""
@@ -31,8 +31,12 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     Raises:
         BodyTooLarge: It is over `limit` bytes; an announced length is believed.
         BodyTooSlow: It did not arrive in time.
+        EncodingUnknown: It is compressed.
         ClientLeft: The client closed its connection before the end.
     """
+    encoding = header(scope, b"content-encoding")
+    if encoding is not None and encoding.lower() != "identity":
+        raise EncodingUnknown(f"A body in {encoding[:40]!r} is not taken; send it as it is.")
     announced = header(scope, b"content-length")
     if announced is not None and announced.isdecimal() and int(announced) > limit:
         raise BodyTooLarge(

@@ -52,16 +52,23 @@ class StreamReader:
             BackendError: The engine died.
         """
         deadline, what = self._deadline()
-        now = self._clock.monotonic()
+        left = deadline - self._clock.monotonic()
+        if left <= 0.0:
+            raise self._late(what)
         try:
-            piece = await self._answer.read(max(0.0, min(patience, deadline - now)))
+            piece = await self._answer.read(max(0.0, min(patience, left)))
         except TimeoutError as error:
-            if self._clock.monotonic() < deadline:
+            if patience < left:
                 return None
-            name = self._member.replica.name
-            raise BackendTimeout(f"Replica {name} {what}.", replica=name) from error
+            raise self._late(what) from error
         self._last = self._clock.monotonic()
+        if piece and self._state.has_token:
+            self._member.health.progressed(self._last)
         return piece
+
+    def _late(self, what: str) -> BackendTimeout:
+        name = self._member.replica.name
+        return BackendTimeout(f"Replica {name} {what}.", replica=name)
 
     def _deadline(self) -> tuple[float, str]:
         """Return when to give up, and what is said then."""

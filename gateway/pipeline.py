@@ -5,7 +5,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from backends.errors import BackendError
+from backends.errors import BackendError, BackendRejected
 from gateway.errors import ClientLeft, KeyMissing, LedgerUnavailable, to_answer
 from gateway.exchange import HEADER, Exchange
 from gateway.http import ClientPresence, Receive, Reply, Scope, Send, header, read_body
@@ -87,6 +87,8 @@ def identify(services: Services, scope: Scope) -> Caller:
         KeyMissing: No API key came with it.
         UnknownKey: Nobody has this key.
     """
+    if sum(name == b"authorization" for name, _ in scope["headers"]) > 1:
+        raise KeyMissing("The request has more than one Authorization header. Send one.")
     bearer = header(scope, b"authorization")
     if bearer is not None and bearer[:7].lower() == "bearer ":
         key = bearer[7:].strip()
@@ -100,7 +102,13 @@ def identify(services: Services, scope: Scope) -> Caller:
 def _estimate(services: Services, caller: Caller, chat: ChatRequest, exchange: Exchange) -> None:
     if not needs_estimate(chat.model, caller.tenant):
         return
-    exchange.estimate = services.classifier.estimate(chat.conversation())
+    conversation = chat.conversation()
+    try:
+        exchange.estimate = services.classifier.estimate(conversation)
+    except Exception:
+        # A request is not refused for want of an estimate: the policy decides without one.
+        log.exception("%s: the classifier failed", exchange.id)
+        services.telemetry.classifier_failed()
 
 
 def _decide(services: Services, caller: Caller, chat: ChatRequest, exchange: Exchange) -> None:
@@ -174,6 +182,9 @@ async def _pump(services: Services, exchange: Exchange, begun: Begun, reply: Rep
                 break
             passed = KEEP_ALIVE if piece is None else relay.feed(piece)
         relay.check_end()
+    except (BackendRejected, asyncio.CancelledError):
+        health.left_alone()
+        raise
     except BackendError:
         if not state.has_token:
             health.brought_nothing(services.clock.monotonic())

@@ -194,9 +194,11 @@ async def _start_jobs(stack: AsyncExitStack, jobs: Mapping[str, Callable[[], Awa
     tasks = [loop.create_task(_keep_alive(name, job), name=name) for name, job in jobs.items()]
 
     async def stop() -> None:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        pending = set(tasks)
+        while pending:  # again and again: a library may swallow a cancellation
+            for task in pending:
+                task.cancel()
+            _, pending = await asyncio.wait(pending, timeout=1.0)
 
     stack.push_async_callback(stop)
 

@@ -72,7 +72,7 @@ class _Chunk(msgspec.Struct):
 
 
 class _PlainAnswer(msgspec.Struct):
-    usage: UsageFields | None = None
+    usage: Any = None  # read for itself: an odd one spoils no answer
     choices: list[Any] | None = None
     error: Any = None
 
@@ -90,15 +90,26 @@ def read_plain(body: bytes, replica: str) -> Usage | None:
     """
     try:
         answer = _plain.decode(body)
-    except msgspec.ValidationError:
-        return None
+    except msgspec.ValidationError as error:
+        what = f"Replica {replica} failed: what it sent is no answer."
+        raise BackendUnavailable(what, replica=replica) from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise BackendUnavailable(
             f"Replica {replica} failed: the answer is not JSON.", replica=replica
         ) from error
     if answer.error is not None and not answer.choices:
         raise error_inside(answer.error, body, replica)
-    return None if answer.usage is None else answer.usage.to_usage()
+    if not answer.choices:
+        raise BackendUnavailable(f"Replica {replica} failed: the answer is empty.", replica=replica)
+    return _usage_in(answer.usage)
+
+
+def _usage_in(value: object) -> Usage | None:
+    try:
+        usage = msgspec.convert(value, UsageFields | None)
+    except msgspec.ValidationError:
+        return None
+    return None if usage is None else usage.to_usage()
 
 
 def error_inside(error: object, body: bytes, replica: str) -> BackendError:

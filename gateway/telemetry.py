@@ -80,6 +80,11 @@ class Telemetry:
         self._refused = Counter(
             "flashlane_refused", "Requests refused before a tenant was known.", ("code",), registry=registry
         )
+        self._classifier_errors = Counter(
+            "flashlane_classifier_errors",
+            "Requests for `auto` that were decided without an estimate.",
+            registry=registry,
+        )
         self._ledger_errors = Counter(
             "flashlane_ledger_errors",
             "Records that could not be written; they are in the log.",
@@ -140,6 +145,10 @@ class Telemetry:
     def upstream_failed(self, replica: str, error: Exception) -> None:
         """Count one answer that a replica could not start or finish."""
         self._upstream_errors.labels(replica, type(error).__name__).inc()
+
+    def classifier_failed(self) -> None:
+        """Count one request that had to be decided without an estimate."""
+        self._classifier_errors.inc()
 
     def ledger_failed(self) -> None:
         """Count one record that could not be written."""

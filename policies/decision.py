@@ -30,7 +30,8 @@ def decide(
 
     Args:
         ask: The request.
-        hardness: The classifier's word; may be None where `needs_estimate` is false.
+        hardness: The classifier's word; None where `needs_estimate` is false, or when the classifier
+            failed: then standard is the safe choice.
         tenant: Whose request it is.
         models: Every configured model.
         cut: The (1 - standard_share) quantile of the tenant's recent scores.
@@ -106,7 +107,7 @@ def _by_hardness(case: _Case, trace: list[str]) -> tuple[str, str]:
     """Apply the rules that look at what is asked: domains, keywords, then the score against the cut."""
     hardness, routing = case.hardness, case.tenant.routing
     if hardness is None:
-        raise ValueError("decide() needs the hardness of an `auto` request")
+        return STANDARD, "classifier:failed"
     if hardness.domain in routing.standard_domains:
         return STANDARD, f"domain:{hardness.domain}"
     trace.append(f"domain:{hardness.domain} is not a standard domain")

@@ -268,11 +268,13 @@ async def test_an_engines_refusal_has_anthropics_type(
     assert body["request_id"] == answer.headers["request-id"]
 
 
-async def test_an_answer_that_is_none_is_an_error(gateway: GatewayUnderTest, flash: ScriptedUpstream):
+async def test_an_answer_that_is_none_is_an_error(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream, standard: ScriptedUpstream
+):
     async def script(talk: Talk) -> None:
         await talk.json({"choices": "none"})
 
-    flash.script = script
+    flash.script = standard.script = script
     answer = await post(gateway, {})
     assert answer.status_code == 502
     assert answer.json()["error"]["type"] == "api_error"

@@ -215,7 +215,9 @@ async def test_unicode_line_separators_end_no_line_of_a_stream(
 ):
     """OPEN-03 c: only CR and LF end lines."""
     said = "up\u2028down\u0085left\u2029right\x0b\x0c\x1c"
-    raw = word(said).replace("\\u000b", "\x0b").encode()  # json escapes control characters; the others stand as they are
+    raw = (
+        word(said).replace("\\u000b", "\x0b").encode()
+    )  # json escapes control characters; the others stand as they are
     flash.script = streaming(raw.replace(b"\x0b", b"\\u000b"), STOP, DONE)
     reply = await ask(gateway, stream=True)
     assert text_of(reply) == said

@@ -98,6 +98,7 @@ def gateway_metrics() -> dict[str, frozenset[str]]:
     telemetry.refused("invalid_api_key")
     telemetry.upstream_failed("flash/latency/0", BackendUnavailable("gone", replica="flash/latency/0"))
     telemetry.ledger_failed()
+    telemetry.classifier_failed()
     return {
         sample.name: frozenset(sample.labels) | FROM_PROMETHEUS
         for family in text_string_to_metric_families(telemetry.render().decode())

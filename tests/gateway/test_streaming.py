@@ -215,9 +215,9 @@ def test_cached_tokens_are_read_in_both_spellings(usage: dict[str, Any], cached:
     relay = Relay("r", show_usage=True)
     relay.feed(event(choices=[], usage={"prompt_tokens": 9, **usage}))
     assert relay.state.usage == Usage(9, cached, 0)
-    assert read_plain(json.dumps({"usage": {"prompt_tokens": 9, **usage}}).encode(), "r") == Usage(
-        9, cached, 0
-    )
+    assert read_plain(
+        json.dumps({"choices": [1], "usage": {"prompt_tokens": 9, **usage}}).encode(), "r"
+    ) == Usage(9, cached, 0)
 
 
 @pytest.mark.parametrize(
@@ -266,15 +266,22 @@ def test_an_event_is_bounded():
 @pytest.mark.parametrize(
     ("body", "usage"),
     [
-        (b"{}", None),
-        (b'{"usage": null}', None),
-        (b'{"usage": "many"}', None),
-        (b"[]", None),
-        (b'{"usage": {"prompt_tokens": 3, "completion_tokens": 2}}', Usage(3, 0, 2)),
+        (b'{"choices": [1]}', None),
+        (b'{"choices": [1], "usage": null}', None),
+        (b'{"choices": [1], "usage": "many"}', None),
+        (b'{"choices": [1], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}', Usage(3, 0, 2)),
     ],
 )
 def test_the_usage_of_a_plain_answer(body: bytes, usage: Usage | None):
     assert read_plain(body, "r") == usage
+
+
+@pytest.mark.parametrize(
+    "body", [b"{}", b"[]", b"null", b'"busy"', b'{"choices": []}', b'{"message": "busy"}']
+)
+def test_json_that_is_no_answer_is_told(body: bytes):
+    with pytest.raises(BackendUnavailable, match=r"no answer|empty"):
+        read_plain(body, "r")
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"usage"', b'{"x":' + b"[" * 100_000])

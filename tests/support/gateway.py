@@ -116,7 +116,11 @@ def _write_config(folder: Path, settings: dict[str, Any], acme: Mapping[str, Any
 @asynccontextmanager
 async def serving(app: Any) -> AsyncGenerator[str]:
     """Serve an ASGI application on a free port; yields its URL."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, lifespan="off", log_config=None, access_log=False))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app, port=0, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=5
+        )
+    )
     task = asyncio.get_running_loop().create_task(server.serve())
     try:
         await until(lambda: server.started or task.done(), "the server to start")

@@ -1,0 +1,331 @@
+"""Callers: keys, secrets, identity, what is billed, and contents of every shape."""
+
+import asyncio
+import json
+import logging
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from gateway.config import load_config
+from gateway.errors import ConfigInvalid
+from gateway.exchange import HEADER
+from policies.yaml_file import write_yaml
+from tests.cases.playing import (
+    DONE,
+    HARD,
+    NO_FALLBACK,
+    PATH,
+    STOP,
+    answering,
+    ask,
+    asked,
+    chat,
+    counted,
+    event,
+    record_of,
+    silent,
+    streaming,
+    word,
+)
+from tests.fakes.upstream import ScriptedUpstream, answer
+from tests.gateway.conftest import StartGateway
+from tests.support.gateway import KEY, OTHER_KEY, GatewayUnderTest
+from tests.support.waiting import until
+
+
+async def by_hand(gateway: GatewayUnderTest, *headers: bytes, body: bytes | None = None) -> tuple[int, bytes]:
+    """Post over a bare socket, with any bytes as headers; return the status and the body."""
+    data = json.dumps(chat()).encode() if body is None else body
+    host, port = urlsplit(gateway.url).hostname, urlsplit(gateway.url).port
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        lines = [b"POST %s HTTP/1.1" % PATH.encode(), b"host: x", b"connection: close", *headers]
+        writer.write(b"\r\n".join([*lines, b"content-length: %d" % len(data), b"", data]))
+        await writer.drain()
+        async with asyncio.timeout(10):
+            head, _, rest = (await reader.read()).partition(b"\r\n\r\n")
+        return int(head.split(b" ")[1]), rest
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"authorization: Bearer sk-SECRET\xe9",
+        b"authorization: Bearer \xe2\x80\x9csk-SECRET\xe2\x80\x9d",
+        b"authorization: Bearer ",
+        b"authorization: Basic U0VDUkVU",
+        b"x-api-key: sk-SECRET\xff",
+    ],
+)
+async def test_a_key_of_any_bytes_is_refused_as_unknown(
+    gateway: GatewayUnderTest, caplog: pytest.LogCaptureFixture, header: bytes
+):
+    """OPEN-15 a to d: 401, never 500, and the key is nowhere."""
+    with caplog.at_level(logging.DEBUG):
+        status, body = await by_hand(gateway, header)
+    assert status == 401
+    assert json.loads(body)["error"]["code"] == "invalid_api_key"
+    assert b"SECRET" not in body
+    assert "SECRET" not in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+async def test_a_key_of_64_kib_is_refused(gateway: GatewayUnderTest):
+    """OPEN-15 e: by 400, 401 or 431."""
+    status, _ = await by_hand(gateway, b"authorization: Bearer " + b"k" * 65536)
+    assert status in {400, 401, 431}
+
+
+async def test_the_scheme_of_a_key_may_have_any_case(gateway: GatewayUnderTest):
+    """OPEN-15 f."""
+    assert (await by_hand(gateway, b"Authorization: bEARER " + KEY.encode()))[0] == 200
+
+
+async def test_two_keys_are_none(gateway: GatewayUnderTest, flash: ScriptedUpstream):
+    """OPEN-15 g: nobody knows who pays."""
+    lines = [b"Authorization: Bearer " + key.encode() for key in (KEY, OTHER_KEY)]
+    assert (await by_hand(gateway, *lines))[0] in {400, 401}
+    assert asked(flash) == 0
+
+
+async def everything(gateway: GatewayUnderTest, caplog: pytest.LogCaptureFixture) -> str:
+    """Return all that others can read: the log and the metrics."""
+    async with gateway.http(None) as client:
+        return caplog.text + (await client.get("/metrics")).text
+
+
+async def test_a_clients_wrong_key_is_repeated_nowhere(
+    gateway: GatewayUnderTest, caplog: pytest.LogCaptureFixture
+):
+    """OPEN-16 a, d: not in the answer, the log at its most talkative, or the metrics."""
+    with caplog.at_level(logging.DEBUG):
+        reply = await ask(gateway, key="other-SECRET41")
+        seen = await everything(gateway, caplog)
+    assert reply.status_code == 401
+    assert "SECRET" not in reply.text + seen
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        401,
+        403,
+        500,
+        502,
+    ],
+)
+async def test_a_key_that_an_engine_repeats_goes_no_further(
+    start_gateway: StartGateway, flash: ScriptedUpstream, caplog: pytest.LogCaptureFixture, status: int
+):
+    """OPEN-16 b, d: whose key it is, the client learns neither that nor the key."""
+    flash.script = answering({"error": {"message": "Incorrect API key provided: sk-up-SECRET42"}}, status)
+    async with start_gateway(tenant=NO_FALLBACK) as gateway:
+        with caplog.at_level(logging.DEBUG):
+            reply = await ask(gateway)
+            record = await record_of(gateway, reply)
+            seen = await everything(gateway, caplog)
+    assert reply.status_code in {502, 503}
+    assert "SECRET" not in reply.text + seen + " ".join(record.trace)
+
+
+async def test_a_prompt_stands_in_no_log(
+    start_gateway: StartGateway, flash: ScriptedUpstream, caplog: pytest.LogCaptureFixture
+):
+    """OPEN-16 d: a failed request does not bring its prompt into the log."""
+    flash.script = answering({"error": {"message": "cannot answer 'my SECRET43'"}}, 500)
+    async with start_gateway(tenant=NO_FALLBACK) as gateway:
+        with caplog.at_level(logging.DEBUG):
+            await ask(gateway, "my SECRET43")
+            seen = await everything(gateway, caplog)
+    assert "SECRET" not in seen
+
+
+def test_a_wrong_configuration_is_told_without_its_secrets(tmp_path: Path):
+    """OPEN-16 c, e: a password in a URL is refused and not repeated."""
+    replicas = [{"url": "https://user:SECRET44@127.0.0.1:9"}]
+    model = {"served_name": "x", "pools": [{"name": "main", "replicas": replicas}]}
+    write_yaml(tmp_path / "flashlane.yaml", {"models": {"flash": model, "standard": model}})
+    with pytest.raises(ConfigInvalid) as raised:
+        load_config(tmp_path / "flashlane.yaml")
+    assert "SECRET" not in str(raised.value)
+
+
+SPOOFED = {
+    "x-tenant-id": "umbrella",
+    "x-user-id": "root",
+    "x-forwarded-for": "10.1.1.1",
+    "x-real-ip": "10.1.1.1",
+    "forwarded": "for=10.1.1.1",
+    "x-request-id": "z" * 4096,
+}
+
+
+async def test_only_the_key_says_who_asks(start_gateway: StartGateway, flash: ScriptedUpstream):
+    """OPEN-19 a, b, d: not headers, not the body; and such headers go no further."""
+    async with start_gateway(engine="vllm") as gateway:
+        reply = await ask(gateway, headers=SPOOFED, user="umbrella-admin", metadata={"tenant": "umbrella"})
+        record = await record_of(gateway, reply)
+    assert record.tenant == "acme"
+    assert flash.requests[0].json()["cache_salt"] == "acme"
+    assert not SPOOFED.keys() & flash.requests[0].headers.keys()
+    assert len(reply.headers[f"{HEADER}request-id"]) < 64
+
+
+async def test_a_key_in_the_query_is_no_key(gateway: GatewayUnderTest, flash: ScriptedUpstream):
+    """OPEN-19 c: and names no tenant beside a key that counts."""
+    path = f"{PATH}?tenant=umbrella&api_key={OTHER_KEY}"
+    async with gateway.http(None) as client:
+        assert (await client.post(path, json=chat())).status_code == 401
+    assert asked(flash) == 0
+    async with gateway.http() as client:
+        assert (await record_of(gateway, await client.post(path, json=chat()))).tenant == "acme"
+
+
+# 0.01 a cached, 0.1 an uncached, 1 an output token, in millionths of a USD.
+COSTS = {
+    "deepseek": ({"prompt_cache_hit_tokens": 800, "prompt_cache_miss_tokens": 200}, "0.000078"),
+    "openai": ({"prompt_tokens_details": {"cached_tokens": 800}}, "0.000078"),
+    "both": ({"prompt_cache_hit_tokens": 800, "prompt_tokens_details": {"cached_tokens": 800}}, "0.000078"),
+    "null": ({"prompt_tokens_details": None}, "0.00015"),
+    "null and hits": (
+        {"prompt_tokens_details": {"cached_tokens": None}, "prompt_cache_hit_tokens": 800},
+        "0.000078",
+    ),
+    "too many": ({"prompt_cache_hit_tokens": 1200}, "0.00006"),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("more", "cost"), COSTS.values(), ids=COSTS.keys())
+async def test_cached_tokens_are_billed_once_and_as_cached(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream, more: dict[str, Any], cost: str, stream: bool
+):
+    """OPEN-21: in either spelling, streamed and plain; never below zero."""
+    usage = counted(1000, 50) | more
+    if stream:
+        flash.script = streaming(word("Danube"), STOP, event({"choices": [], "usage": usage}), DONE)
+    else:
+        flash.script = answering({**answer(), "usage": usage})
+    record = await record_of(gateway, await ask(gateway, stream=stream))
+    assert record.cost_usd == Decimal(cost)
+
+
+async def test_a_stream_that_its_client_left_is_billed_as_estimated(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream
+):
+    """OPEN-22 a: prompt and what was delivered, at the price of the model that ran."""
+    flash.script = streaming(*[word("on ")] * 20, then="hang")
+    async with gateway.http() as client:
+        body = chat("word " * 200, stream=True)
+        async with client.stream("POST", PATH, json=body) as reply:
+            seen = 0
+            async for line in reply.aiter_lines():
+                seen += line.startswith("data: ")
+                if seen == 20:
+                    break
+    record = await record_of(gateway, reply)
+    assert (record.status, record.usage_estimated, record.model) == ("cancelled", True, "flash")
+    assert 150 <= record.prompt_tokens <= 300
+    assert record.completion_tokens >= 20
+    assert record.cost_usd >= Decimal("0.000035")
+
+
+async def test_a_stream_that_its_engine_dropped_is_billed_as_estimated(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream
+):
+    """OPEN-22 b: one record, with what was delivered."""
+    flash.script = streaming(*[word("on ")] * 20, then="cut")
+    record = await record_of(gateway, await ask(gateway, "word " * 200, stream=True))
+    assert (record.status, record.usage_estimated, record.completion_tokens) == ("incomplete", True, 20)
+    assert 150 <= record.prompt_tokens <= 300
+    assert record.cost_usd > 0
+
+
+async def test_a_count_of_zero_is_not_replaced_by_a_guess(gateway: GatewayUnderTest, flash: ScriptedUpstream):
+    """OPEN-22 c: the engine's word counts, the client gone or not."""
+    flash.script = streaming(word("on "), word("on ", usage=counted(0, 0)), then="hang")
+    async with gateway.http() as client, client.stream("POST", PATH, json=chat(stream=True)) as reply:
+        async for line in reply.aiter_lines():
+            if '"usage"' in line:
+                break
+    record = await record_of(gateway, reply)
+    assert (record.prompt_tokens, record.completion_tokens, record.cost_usd) == (0, 0, 0)
+
+
+async def test_a_plain_request_that_its_client_left_is_billed_for_its_prompt(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream
+):
+    """OPEN-22 d: the engine had begun."""
+    flash.script = silent
+    async with gateway.http() as client:
+        asking = asyncio.get_running_loop().create_task(client.post(PATH, json=chat("word " * 200)))
+        await until(lambda: asked(flash) == 1, "the engine to be asked")
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    async def billed() -> bool:
+        async with gateway.http(None) as client:
+            lines = (await client.get("/metrics")).text.splitlines()
+        cost = 'flashlane_cost_usd_total{model="flash",tenant="acme"} '
+        return any(line.startswith(cost) and float(line.removeprefix(cost)) > 0 for line in lines)
+
+    await until(billed, "the prompt to be billed", patience=5)
+
+
+CONTENTS: dict[str, list[dict[str, Any]]] = {
+    "text parts": [{"type": "text", "text": "Which river"}, {"type": "text", "text": "is it?"}],
+    "image": [
+        {"type": "text", "text": "What is this?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo=", "detail": "low"}},
+    ],
+    "audio": [{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}],
+    "unknown": [
+        {"type": "text", "text": "hi"},
+        {"type": "video_url", "video_url": {"url": "https://x.invalid"}},
+    ],
+    "empty": [],
+}
+
+
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS.keys())
+async def test_parts_of_a_content_travel_unchanged_and_break_nothing(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream, standard: ScriptedUpstream, content: list[Any]
+):
+    """OPEN-24 b, c, d, f: what reaches the engine is what was sent, under the engine's own name."""
+    reply = await ask(gateway, content, model="auto")
+    assert reply.status_code == 200
+    (sent,) = [request.json() for request in (*flash.requests, *standard.requests)]
+    assert sent["messages"] == [{"role": "user", "content": content}]
+    assert sent["model"] in {"flash-upstream", "standard-upstream"}
+
+
+async def test_a_text_in_parts_goes_where_the_same_text_goes(gateway: GatewayUnderTest):
+    """OPEN-24 a."""
+    parts = [{"type": "text", "text": HARD}]
+    replies = [await ask(gateway, content, model="auto") for content in (HARD, parts)]
+    assert [reply.headers[f"{HEADER}model"] for reply in replies] == ["standard", "standard"]
+    assert len({reply.headers[f"{HEADER}complexity"] for reply in replies}) == 1
+
+
+async def test_tool_turns_and_developer_messages_are_no_fault(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream
+):
+    """OPEN-24 e, i: content null, parts in a tool's answer, the role `developer`."""
+    used = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    turns = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": None, "tool_calls": [used]},
+        {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "9"}]},
+    ]
+    reply = await ask(gateway, model="auto", messages=turns)
+    assert reply.status_code == 200
+    assert flash.requests[0].json()["messages"] == turns
