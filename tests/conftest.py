@@ -7,10 +7,15 @@ import pytest
 import uvloop
 from anyio.from_thread import start_blocking_portal
 from blockbuster import BlockBuster, blockbuster_ctx
+from hypothesis import HealthCheck, settings
 
 from backends.engines.probes import free_port
 from backends.engines.process import SupervisedProcess
 from backends.engines.valkey import valkey_spec
+
+# Machines are slow at times; no test asserts a time.
+settings.register_profile("flashlane", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("flashlane")
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -74,9 +74,10 @@ async def test_anthropics_client_gets_a_tool_call_and_answers_it(up: Program):
             messages=led,
             tools=[TOOL],
             tool_choice={"type": "any", "disable_parallel_tool_use": True},
+            extra_body={"temperature": 0},
         ) as stream:
             called = await stream.get_final_message()
-        (call,) = (block for block in called.content if isinstance(block, ToolUseBlock))
+        call = next(block for block in called.content if isinstance(block, ToolUseBlock))
         assert called.stop_reason == "tool_use"
         assert (call.name, list(call.input)) == ("weather", ["city"])
         turns: list[MessageParam] = [
@@ -117,8 +118,9 @@ async def test_openais_client_gets_a_tool_call_and_answers_it(up: Program):
             tools=[FUNCTION],
             tool_choice="required",
             parallel_tool_calls=False,
+            temperature=0,
         )
-        (call,) = (item for item in called.output if isinstance(item, ResponseFunctionToolCall))
+        call = next(item for item in called.output if isinstance(item, ResponseFunctionToolCall))
         assert (call.name, list(json.loads(call.arguments))) == ("weather", ["city"])
         answered = await client.responses.create(
             model="standard",
