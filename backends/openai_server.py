@@ -15,9 +15,6 @@ from backends.errors import (
 from backends.http_client import HttpError, HttpPool, Response
 from backends.types import InferenceRequest, Replica
 
-MAX_ANSWER = 64 * 1024 * 1024
-"""Most bytes of a plain answer."""
-
 MAX_HEALTH = 64 * 1024
 """Most bytes of a health page."""
 

@@ -77,7 +77,7 @@ async def test_anthropics_client_gets_a_tool_call_and_answers_it(up: Program):
             extra_body={"temperature": 0},
         ) as stream:
             called = await stream.get_final_message()
-        call = next(block for block in called.content if isinstance(block, ToolUseBlock))
+        (call,) = (block for block in called.content if isinstance(block, ToolUseBlock))
         assert called.stop_reason == "tool_use"
         assert (call.name, list(call.input)) == ("weather", ["city"])
         turns: list[MessageParam] = [
@@ -120,7 +120,7 @@ async def test_openais_client_gets_a_tool_call_and_answers_it(up: Program):
             parallel_tool_calls=False,
             temperature=0,
         )
-        call = next(item for item in called.output if isinstance(item, ResponseFunctionToolCall))
+        (call,) = (item for item in called.output if isinstance(item, ResponseFunctionToolCall))
         assert (call.name, list(json.loads(call.arguments))) == ("weather", ["city"])
         answered = await client.responses.create(
             model="standard",
