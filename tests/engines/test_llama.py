@@ -53,8 +53,10 @@ def test_the_command_has_the_model_the_port_and_the_options(tmp_path: Path):
         # llama.cpp may end the process before we have our say; then the words are its own.
         (
             b"GGUF" + bytes(1000),
-            r"(llama server: cannot serve .*m\.gguf on 127\.0\.0\.1:\d+, see above"
-            r"|error loading model: .*m\.gguf)",
+            (
+                r"(llama server: cannot serve .*m\.gguf on 127\.0\.0\.1:\d+, see above"
+                r"|error loading model: .*m\.gguf)"
+            ),
         ),
     ],
     ids=["missing", "other", "corrupt"],
