@@ -1,9 +1,14 @@
-"""Values of the backends: who can answer, what is asked, what comes back."""
+"""Values of the backends: who can answer, what is asked, what comes back.
+
+What every request makes is a Struct: a frozen dataclass takes ten times as long.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
+
+import msgspec
 
 
 class ReplicaKind(StrEnum):
@@ -93,8 +98,7 @@ class Pool:
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
-@dataclass(frozen=True, slots=True)
-class InferenceRequest:
+class InferenceRequest(msgspec.Struct, frozen=True):
     """One request as the engine shall get it.
 
     Attributes:
@@ -112,8 +116,7 @@ class InferenceRequest:
     patience: float = PLAIN_SECONDS
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """Tokens of one answer, as the engine counted them.
 
     Attributes:

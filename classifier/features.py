@@ -80,6 +80,14 @@ _LOGS = tuple(log1p(count) for count in range(_MAX_CUES + 1))
 def extract(
     reading: Reading, *, tool_count: int = 0, attachments: int = 0, depth: int = 1
 ) -> dict[str, float]:
+    """The features of a reading by name; see `values_of`."""
+    values = values_of(reading, tool_count=tool_count, attachments=attachments, depth=depth)
+    return dict(zip(FEATURE_NAMES, values, strict=True))
+
+
+def values_of(
+    reading: Reading, *, tool_count: int = 0, attachments: int = 0, depth: int = 1
+) -> Sequence[float]:
     """The features of a reading.
 
     Counts are log1p of the count, shares are in [0, 1].
@@ -92,34 +100,33 @@ def extract(
     sentences, longest = _sentences(stem)
     opened, nesting = _nesting(stem, signs)
     numbers, long_words = numbers_and_long_words(stem)
-    values = {
-        "words": log1p(reading.units),
-        "chars": log1p(reading.length),
-        "sentences": log1p(sentences),
+    return (
+        log1p(reading.units),  # words
+        log1p(reading.length),  # chars
+        log1p(sentences),  # sentences
         # A sentence's length is taken in the words that its share of the characters stands for.
-        "longest_sentence": log1p(longest * reading.units / characters),
-        "numbers": log1p(numbers),
-        "operators": log1p(_operators(stem, signs)),
-        "brackets": log1p(opened),
-        "nesting": float(min(nesting, 5)),
-        "commas": log1p(_commas(stem, signs)),
-        "code": log1p(_CODE_MARKS.count(stem, signs)),
-        "latex": log1p(count_signs(signs, b"$\\")),
-        "long_words": long_words / count,
-        "word_length": min(len("".join(words)) / count, 12.0),
-        "distinct_words": len(reading.distinct) / count if words else 1.0,
-        "ends_in_question": float(stem.rstrip().endswith(("?", "？"))),
-        "options": float(reading.options),
-        "asks": log1p(_asks(stem, signs)),
-    }
-    values.update(zip(CUE_NAMES, _cues(reading), strict=True))
-    values["chinese"] = reading.chinese / characters
-    values["other_script"] = min(1.0, reading.other / max(len(stem) - reading.chinese, 1) * 1.2)
-    values["tools"] = log1p(max(tool_count, 0))
-    values["attachments"] = log1p(max(attachments, 0))
-    values["depth"] = log1p(max(depth, 0))
-    values["carried"] = float(reading.carried)
-    return values
+        log1p(longest * reading.units / characters),  # longest_sentence
+        log1p(numbers),  # numbers
+        log1p(_operators(stem, signs)),  # operators
+        log1p(opened),  # brackets
+        float(min(nesting, 5)),  # nesting
+        log1p(_commas(stem, signs)),  # commas
+        log1p(_CODE_MARKS.count(stem, signs)),  # code
+        log1p(count_signs(signs, b"$\\")),  # latex
+        long_words / count,  # long_words
+        min(len("".join(words)) / count, 12.0),  # word_length
+        len(reading.distinct) / count if words else 1.0,  # distinct_words
+        float(stem.rstrip().endswith(("?", "？"))),  # ends_in_question
+        float(reading.options),  # options
+        log1p(_asks(stem, signs)),  # asks
+        *_cues(reading),
+        reading.chinese / characters,  # chinese
+        min(1.0, reading.other / max(len(stem) - reading.chinese, 1) * 1.2),  # other_script
+        log1p(max(tool_count, 0)),  # tools
+        log1p(max(attachments, 0)),  # attachments
+        log1p(max(depth, 0)),  # depth
+        float(reading.carried),  # carried
+    )
 
 
 def _sentences(stem: str) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from classifier import weights_file
 from classifier.domains import domain_of
-from classifier.features import extract
+from classifier.features import FEATURE_NAMES, values_of
 from classifier.reading import read_task
 from classifier.scoring import Prior, reference_cut
 from classifier.types import ComplexityEstimate, Conversation
@@ -43,19 +43,19 @@ class Classifier:
         Never raises, whatever the text; its time is bounded for any length of the turns.
         """
         reading = read_task(conversation.turns)
-        features = extract(
+        values = values_of(
             reading,
             tool_count=conversation.tool_count,
             attachments=conversation.attachments,
             depth=conversation.depth,
         )
         return ComplexityEstimate(
-            score=self._prior.score(list(features.values())),
+            score=self._prior.score(values),
             p_flash_ok=None,
             domain=domain_of(reading),
             task=task_name(conversation.system, conversation.tools),
             model_version=self.card.version,
-            features=features,
+            features=dict(zip(FEATURE_NAMES, values, strict=True)),
         )
 
     def reference_cut(self, share: float) -> float:

@@ -1,11 +1,14 @@
-"""The values that go into and come out of the classifier."""
+"""The values that go into and come out of the classifier.
+
+Structs, as every request makes them: a frozen dataclass takes ten times as long.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(msgspec.Struct, frozen=True):
     """One message of a conversation, as text.
 
     Attributes:
@@ -17,8 +20,7 @@ class Turn:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
+class Conversation(msgspec.Struct, frozen=True):
     """What the classifier may look at.
 
     Attributes:
@@ -39,8 +41,7 @@ class Conversation:
     depth: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ComplexityEstimate:
+class ComplexityEstimate(msgspec.Struct, frozen=True):
     """How much a request would gain from the standard model.
 
     Attributes:
@@ -59,4 +60,4 @@ class ComplexityEstimate:
     domain: str
     task: str
     model_version: str
-    features: Mapping[str, float] = field(default_factory=dict[str, float])
+    features: Mapping[str, float] = msgspec.field(default_factory=dict[str, float])

@@ -111,8 +111,8 @@ def _add_operations(app: FastAPI, services: Services, health: Health) -> None:
         return _json((await health.report()).as_json())
 
     @app.get("/metrics")
-    def metrics() -> Response:  # pyright: ignore[reportUnusedFunction]
-        return Response(services.telemetry.render(), media_type=CONTENT_TYPE)
+    async def metrics() -> Response:  # pyright: ignore[reportUnusedFunction]
+        return Response(await services.telemetry.render(), media_type=CONTENT_TYPE)
 
 
 def _add_error_handlers(app: FastAPI) -> None:

@@ -1,9 +1,11 @@
 """One request on its way through the pipeline: what is known of it so far, and its record at the end."""
 
+import re
 import secrets
 from collections.abc import Awaitable
-from dataclasses import dataclass, field
 from urllib.parse import quote
+
+import msgspec
 
 from backends.fleet import Member
 from backends.types import Usage
@@ -18,13 +20,20 @@ from policies.types import Caller, Decision, Prices
 HEADER = "x-flashlane-"
 
 
+_PLAIN = re.compile(r"[\w :;<>=.,/()'-]*", re.ASCII)
+
+
+def _as_header(text: str) -> str:
+    """Return a text as it can stand in a header: percent-encoded where it must be."""
+    return text if _PLAIN.fullmatch(text) else quote(text, safe=" :;<>=.,/-_()'")
+
+
 def new_request_id(created_ms: int) -> str:
     """Return an id that grows with time, as UUID version 7 does (RFC 9562)."""
     return f"req_{created_ms:012x}{secrets.token_hex(10)}"
 
 
-@dataclass(slots=True)
-class Exchange:
+class Exchange(msgspec.Struct, eq=False):
     """What is known of one request; filled in step by step by the pipeline."""
 
     clock: Clock
@@ -40,7 +49,7 @@ class Exchange:
     member: Member | None = None
     model: str = ""
     attempts: int = 0
-    notes: list[str] = field(default_factory=list[str])
+    notes: list[str] = msgspec.field(default_factory=list[str])
     asked: float | None = None
     first_token: float | None = None
     usage: Usage | None = None
@@ -88,7 +97,7 @@ class Exchange:
         """Return the headers that say why; those of an answer's end are not among them."""
         found = {HEADER + "request-id": self.id}
         if self.decision is not None:
-            found[HEADER + "reason"] = quote(self.reason, safe=" :;<>=.,/-_()'")
+            found[HEADER + "reason"] = _as_header(self.reason)
         if self.estimate is not None:
             found[HEADER + "complexity"] = f"{self.estimate.score:.4f}"
         if self.member is not None:

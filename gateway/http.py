@@ -1,15 +1,16 @@
 """The hot path's view of ASGI: read a request, send an answer, notice a client that leaves."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, MutableMapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 from gateway.errors import BodyTooLarge, BodyTooSlow, ClientLeft, EncodingUnknown
 
 BODY_SECONDS = 60
 """How long a client may take to send its body."""
 
+T = TypeVar("T")
 Scope = MutableMapping[str, Any]
 Event = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Event]]
@@ -42,8 +43,11 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
         raise BodyTooLarge(
             f"The body has {announced} bytes; at most {limit} are taken (server.max_body_bytes)."
         )
-    with Deadline(BODY_SECONDS, BodyTooSlow(f"The body did not arrive within {BODY_SECONDS} s.")):
-        return await _collect(receive, limit)
+    return await within(BODY_SECONDS, _too_slow, _collect(receive, limit))
+
+
+def _too_slow() -> BodyTooSlow:
+    return BodyTooSlow(f"The body did not arrive within {BODY_SECONDS} s.")
 
 
 async def _collect(receive: Receive, limit: int) -> bytes:
@@ -108,12 +112,12 @@ class _Interruption:
     end of the block the cancellation is taken back.
     """
 
-    def __init__(self, delay: float, error: Exception) -> None:
+    def __init__(self, delay: float, error: Callable[[], Exception]) -> None:
         """Prepare; nothing happens yet.
 
         Args:
             delay: Seconds until `_due` is called.
-            error: What an interrupted block raises.
+            error: Makes what an interrupted block raises.
         """
         self._delay = delay
         self._error = error
@@ -132,7 +136,7 @@ class _Interruption:
     ) -> None:
         self._timer.cancel()
         if self._interrupted and self._task.uncancel() <= 0 and kind is asyncio.CancelledError:
-            raise self._error from error
+            raise self._error() from error
 
     def _due(self) -> None:
         raise NotImplementedError
@@ -143,10 +147,53 @@ class _Interruption:
 
 
 class Deadline(_Interruption):
-    """Raises `error` when the block takes longer than `delay` seconds."""
+    """Raises an error when the block takes longer than `delay` seconds."""
 
     def _due(self) -> None:
         self._interrupt()
+
+
+async def within(seconds: float, error: Callable[[], Exception], work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` returns, if that takes no longer than `seconds`.
+
+    Work that is done at once, as most is whose data are there already, pays for no timer.
+
+    Args:
+        seconds: From the first time that the work has to wait.
+        error: Makes what is raised when it is late; the work is cancelled then.
+        work: Begun here.
+    """
+    try:
+        waits_for = work.send(None)
+    except StopIteration as done:
+        return done.value
+    with Deadline(seconds, error):
+        return await _Begun(work, waits_for)
+
+
+class _Begun(Generic[T]):
+    """The rest of a coroutine that has begun already, and waits for something."""
+
+    def __init__(self, work: Coroutine[Any, Any, T], waits_for: object) -> None:
+        self._work = work
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[object, Any, T]:
+        waits_for = self._waits_for
+        try:
+            while True:
+                try:
+                    found = yield waits_for
+                except BaseException as error:  # noqa: BLE001 - a cancellation too is the work's to handle
+                    waits_for = self._work.throw(error)
+                else:
+                    waits_for = self._work.send(found)
+        except StopIteration as done:
+            return done.value
+
+
+def _left() -> ClientLeft:
+    return ClientLeft("The client left before the end of the answer.")
 
 
 class ClientPresence(_Interruption):
@@ -158,7 +205,7 @@ class ClientPresence(_Interruption):
     WATCH_AFTER = 0.2
 
     def __init__(self, receive: Receive) -> None:
-        super().__init__(self.WATCH_AFTER, ClientLeft("The client left before the end of the answer."))
+        super().__init__(self.WATCH_AFTER, _left)
         self._receive = receive
         self._watch: asyncio.Task[None] | None = None
 

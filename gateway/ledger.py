@@ -10,6 +10,7 @@ import functools
 import logging
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from operator import attrgetter
@@ -49,6 +50,7 @@ MAX_BATCH = 256
 PATIENCE_SECONDS = 5.0
 """How long an answer's end waits for its record."""
 
+SLOW = "The ledger is slow; the record is written when it can be."
 PROBE_SECONDS = 2.0
 NANO = Decimal(1_000_000_000)
 
@@ -105,6 +107,7 @@ class Ledger:
         self._insert = functools.partial(_insert_statement, self._engine.dialect.paramstyle)
         self._on_lost = on_lost
         self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
+        self._patience = _Patience()
         self._thread = threading.Thread(target=self._write, name="ledger", daemon=True)
         self._thread.start()
 
@@ -118,8 +121,8 @@ class Ledger:
         """
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        timer = loop.call_later(PATIENCE_SECONDS, _give_up, future)
-        future.add_done_callback(functools.partial(_retrieve, timer))
+        future.add_done_callback(_retrieve)
+        self._patience.watch(future)
         self._queue.put(_Entry(record, future))
         return future
 
@@ -203,6 +206,37 @@ class Ledger:
         _tell(entries, LedgerUnavailable(f"The ledger cannot be written: {cause}."))
 
 
+class _Patience:
+    """Fails what has waited too long. One timer serves all: who came first is late first."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[float, asyncio.Future[None]]] = deque()
+        self._armed = False
+
+    def watch(self, future: asyncio.Future[None]) -> None:
+        """Give a future `PATIENCE_SECONDS` from now."""
+        self._forget_done()
+        loop = future.get_loop()
+        self._waiting.append((loop.time() + PATIENCE_SECONDS, future))
+        if not self._armed:
+            self._armed = True
+            loop.call_later(PATIENCE_SECONDS, self._check, loop)
+
+    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._forget_done()
+        while self._waiting and self._waiting[0][0] <= loop.time():
+            _, late = self._waiting.popleft()
+            if not late.done():
+                late.set_exception(LedgerUnavailable(SLOW))
+        self._armed = bool(self._waiting)
+        if self._waiting:
+            loop.call_at(self._waiting[0][0], self._check, loop)
+
+    def _forget_done(self) -> None:
+        while self._waiting and self._waiting[0][1].done():
+            self._waiting.popleft()
+
+
 class _Entry:
     """A record on its way, and who waits for it."""
 
@@ -231,14 +265,8 @@ def _tell(entries: Sequence[_Entry], error: LedgerUnavailable | None) -> None:
             loop.call_soon_threadsafe(wake, [entry for entry in entries if entry.loop is loop])
 
 
-def _give_up(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_exception(LedgerUnavailable("The ledger is slow; the record is written when it can be."))
-
-
-def _retrieve(timer: asyncio.TimerHandle, future: asyncio.Future[None]) -> None:
+def _retrieve(future: asyncio.Future[None]) -> None:
     """Look at the outcome, so that nobody is warned of one that no one awaited."""
-    timer.cancel()
     if not future.cancelled():
         future.exception()
 

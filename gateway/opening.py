@@ -6,7 +6,8 @@ nothing was sent to the client, so that an error can become a status, or another
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from backends.errors import BackendError, BackendOverloaded, BackendTimeout, BackendUnavailable
 from backends.fleet import Member
@@ -14,7 +15,7 @@ from backends.protocol import Answer
 from backends.types import EngineFlavour, InferenceRequest
 from gateway.clock import Clock
 from gateway.exchange import Exchange
-from gateway.http import Deadline
+from gateway.http import within
 from gateway.services import Services
 from gateway.streaming import Relay, StreamState, read_plain, with_reasoning_content
 
@@ -82,8 +83,7 @@ class StreamReader:
         return min(ends)
 
 
-@dataclass(slots=True)
-class Begun:
+class Begun(msgspec.Struct):
     """An answer that has begun. `member.close(answer)` lets go of it.
 
     Attributes:
@@ -172,9 +172,11 @@ async def _ask(services: Services, exchange: Exchange, member: Member, headers: 
             return await _peek(services, exchange, member, answer, since)
         left = patience - (services.clock.monotonic() - since)
         name = member.replica.name
-        late = BackendTimeout(f"Replica {name} did not finish within {patience:g} s.", replica=name)
-        with Deadline(left, late):
-            return await _read_whole(exchange, member, answer)
+
+        def late() -> BackendTimeout:
+            return BackendTimeout(f"Replica {name} did not finish within {patience:g} s.", replica=name)
+
+        return await within(left, late, _read_whole(exchange, member, answer))
     except BaseException:
         await member.close(answer)
         raise

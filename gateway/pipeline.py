@@ -87,11 +87,11 @@ def identify(services: Services, scope: Scope) -> Caller:
         KeyMissing: No API key came with it.
         UnknownKey: Nobody has this key.
     """
-    if sum(name == b"authorization" for name, _ in scope["headers"]) > 1:
+    given = [value for name, value in scope["headers"] if name == b"authorization"]
+    if len(given) > 1:
         raise KeyMissing("The request has more than one Authorization header. Send one.")
-    bearer = header(scope, b"authorization")
-    if bearer is not None and bearer[:7].lower() == "bearer ":
-        key = bearer[7:].strip()
+    if given and given[0][:7].lower() == b"bearer ":
+        key = given[0][7:].strip().decode("latin-1")
     else:
         key = header(scope, b"x-api-key") or ""
     if not key:

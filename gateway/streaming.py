@@ -72,13 +72,14 @@ class _Chunk(msgspec.Struct):
 
 
 class _PlainAnswer(msgspec.Struct):
-    usage: Any = None  # read for itself: an odd one spoils no answer
-    choices: list[Any] | None = None
+    usage: Raw = Raw(b"null")  # read for itself: an odd one spoils no answer
+    choices: list[Raw] | None = None
     error: Any = None
 
 
 _chunk = msgspec.json.Decoder(_Chunk)
 _plain = msgspec.json.Decoder(_PlainAnswer)
+_usage = msgspec.json.Decoder(UsageFields | None)
 
 
 def read_plain(body: bytes, replica: str) -> Usage | None:
@@ -104,9 +105,9 @@ def read_plain(body: bytes, replica: str) -> Usage | None:
     return _usage_in(answer.usage)
 
 
-def _usage_in(value: object) -> Usage | None:
+def _usage_in(value: Raw) -> Usage | None:
     try:
-        usage = msgspec.convert(value, UsageFields | None)
+        usage = _usage.decode(value)
     except msgspec.ValidationError:
         return None
     return None if usage is None else usage.to_usage()

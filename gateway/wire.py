@@ -4,8 +4,8 @@ The body is cut into its top-level fields once; a field that nothing looks at tr
 that came in, so numbers keep their digits and unknown fields their meaning.
 """
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -58,8 +58,7 @@ class StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
-@dataclass(slots=True)
-class ChatRequest:
+class ChatRequest(msgspec.Struct):
     """A chat request, checked as far as Flashlane needs it.
 
     Attributes:
@@ -163,7 +162,7 @@ def parse_chat(body: bytes) -> ChatRequest:
     """
     try:
         body.decode("utf-8")
-        fields = msgspec.json.decode(body, type=dict[str, Raw])
+        fields = _read_fields(body)
     except UnicodeDecodeError as error:
         raise BodyInvalid(f"The body is not UTF-8: byte {error.start} is wrong.") from error
     except msgspec.ValidationError as error:
@@ -191,13 +190,21 @@ def parse_chat(body: bytes) -> ChatRequest:
     )
 
 
+@functools.lru_cache
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T | None]:
+    return msgspec.json.Decoder(kind | None)
+
+
+_read_fields = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
 def _decode(fields: dict[str, Raw], name: str, kind: type[T]) -> T | None:
     """Return a field; None when it is absent or null."""
     raw = fields.get(name)
     if raw is None:
         return None
     try:
-        return msgspec.json.decode(raw, type=kind | None)
+        return _decoder(kind).decode(raw)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$")
         param = name + where.rstrip("`")

@@ -1,7 +1,8 @@
 """The decision: which model answers, and why. Pure; it reads nothing but its arguments."""
 
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from policies.errors import InputTooLong, UnknownModel
 from policies.types import AUTO, FLASH, STANDARD, Ask, Decision, Hardness, Mode, ModelTable, Tenant

@@ -93,7 +93,10 @@ class RecentScores:
     def add(self, tenant: str, score: float) -> None:
         """Take in the score of a request of `tenant`."""
         self._window(tenant).add(score)
-        self._unsent.setdefault(tenant, deque(maxlen=WINDOW)).append(score)
+        unsent = self._unsent.get(tenant)
+        if unsent is None:
+            unsent = self._unsent[tenant] = deque(maxlen=WINDOW)
+        unsent.append(score)
 
     async def exchange(self, redis: Redis, tenants: Sequence[str]) -> None:
         """Send what is new here, take in what is new elsewhere.

@@ -1,10 +1,15 @@
-"""Values of the policies: tenants, what they may do, and what was decided."""
+"""Values of the policies: tenants, what they may do, and what was decided.
+
+What every request makes is a Struct: a frozen dataclass takes ten times as long.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from typing import Literal
+
+import msgspec
 
 AUTO = "auto"
 FLASH = "flash"
@@ -119,8 +124,7 @@ class ModelFacts:
     context: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """What a decision needs to know of a request.
 
     Attributes:
@@ -136,16 +140,14 @@ class Ask:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Hardness:
+class Hardness(msgspec.Struct, frozen=True):
     """The classifier's word on a request, as plain values."""
 
     score: float
     domain: str
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """Where a request goes, and why.
 
     Attributes:

@@ -1,9 +1,9 @@
 """What `OpenAIServer` promises beyond the contract of all backends."""
 
 import asyncio
-import dataclasses
 import json
 
+import msgspec
 import pytest
 
 from backends.errors import BackendTimeout, BackendUnavailable
@@ -74,7 +74,7 @@ async def test_an_engine_that_does_not_answer_is_given_up_and_told_to_stop():
     async with ScriptedUpstream(script) as upstream:
         backend = openai_server(upstream.url)
         with pytest.raises(BackendTimeout, match=r"no answer within 0\.05 s"):
-            await backend.open(dataclasses.replace(ask(stream=False), patience=0.05))
+            await backend.open(msgspec.structs.replace(ask(stream=False), patience=0.05))
         await until(lambda: upstream.open_connections == 0, "the engine to be told to stop")
         await backend.aclose()
 

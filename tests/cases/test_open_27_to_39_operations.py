@@ -97,7 +97,7 @@ async def test_a_classifier_that_fails_costs_no_request(gateway: GatewayUnderTes
         reply = await client.post(PATH, json=chat(model="auto"), headers=headers)
     assert reply.status_code == 200
     assert "classifier" in reply.headers[f"{HEADER}reason"]
-    assert b"classifier" in services.telemetry.render()
+    assert b"classifier" in await services.telemetry.render()
 
 
 async def test_an_engine_that_hangs_behind_a_healthy_page_is_taken_out(

@@ -1,10 +1,9 @@
 """From features to a rank in the reference traffic."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from classifier import weights_file
 from classifier.features import FEATURE_NAMES

@@ -1,5 +1,6 @@
 """Prometheus and Grafana ask only for metrics and labels that the gateway and vLLM have."""
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -101,7 +102,7 @@ def gateway_metrics() -> dict[str, frozenset[str]]:
     telemetry.classifier_failed()
     return {
         sample.name: frozenset(sample.labels) | FROM_PROMETHEUS
-        for family in text_string_to_metric_families(telemetry.render().decode())
+        for family in text_string_to_metric_families(asyncio.run(telemetry.render()).decode())
         for sample in family.samples
     }
 
