@@ -15,7 +15,7 @@ from gateway.services import Services
 from gateway.streaming import DONE
 from gateway.wire import ChatRequest, parse_chat
 from policies.decision import decide, needs_estimate
-from policies.types import Ask, Caller, Hardness, Prices
+from policies.types import STANDARD, Ask, Caller, Hardness, Prices
 
 log = logging.getLogger(__name__)
 
@@ -126,8 +126,9 @@ def _decide(services: Services, caller: Caller, chat: ChatRequest, exchange: Exc
         services.models,
         cut=services.scores.cut(tenant.name, tenant.routing.standard_share),
     )
-    if estimate is not None:
-        services.scores.add(tenant.name, estimate.score)
+    if estimate is not None and exchange.decision.rule == "complexity":
+        sent = exchange.decision.model == STANDARD
+        services.scores.add(tenant.name, estimate.score, share=tenant.routing.standard_share, sent=sent)
     if exchange.decision.keep_input_tokens is not None:
         chat.keep_last(exchange.decision.keep_input_tokens)
 

@@ -34,6 +34,7 @@ from policies.recent_scores import SEED, RecentScores
 from policies.redis_client import connect
 from policies.tenant_file import KnownNames
 from policies.tenants import TenantBook
+from policies.types import FLASH, STANDARD
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +116,9 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
     fleet = Fleet(plan.pools, monotonic=clock.monotonic)
     stack.push_async_callback(fleet.aclose)
     reference = [plan.classifier.reference_cut((index + 0.5) / SEED) for index in range(SEED)]
-    scores = RecentScores(reference, process=secrets.token_hex(8))
+    pair = "+".join(config.models[name].served_name for name in (FLASH, STANDARD) if name in config.models)
+    kind = f"{plan.classifier.card.version}:{pair}"
+    scores = RecentScores(reference, process=secrets.token_hex(8), kind=kind)
     telemetry.watch(fleet)
     services = Services(
         clock=clock,

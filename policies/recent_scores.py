@@ -3,6 +3,17 @@
 Each process keeps a window a tenant and decides from it without asking anybody. Behind its back the
 windows are shared through a Redis stream, so that many processes see one traffic and a restart
 does not forget it.
+
+A quantile of the past is wrong about a future that drifts, and about scores with many ties. So the level
+of the quantile is corrected after each request by how far the share sent is from the share asked for:
+adaptive conformal inference (Gibbs and Candes 2021, "Adaptive Conformal Inference Under Distribution
+Shift", arXiv:2106.00170), whose proposition 4.1 holds for any sequence of scores: after T requests the
+share sent is off by at most (max(share, 1 - share) + GAIN) / (GAIN T), under one point at T = 10,000.
+
+    level(t + 1) = level(t) + GAIN (share - sent(t)),  sent(t) = 1 if request t went to standard, else 0
+
+Proof: were level ever above 1, all would be sent and it could only fall; below 0, none and only rise. So it
+stays in [-GAIN, 1 + GAIN], and the sum of (share - sent) is the way it went from the share, over GAIN.
 """
 
 import asyncio
@@ -25,6 +36,8 @@ WINDOW = 1000
 SEED = 200
 """How many scores of the shipped reference distribution stand in until real ones push them out."""
 
+GAIN = 0.01
+"""How much one request sent or not moves the level of the cut."""
 
 ENTRIES_A_READ = 100
 """Most entries of the stream that are read at once; an entry holds a second's scores of one process."""
@@ -68,12 +81,14 @@ class TenantNames(Protocol):
 class RecentScores:
     """The windows of all tenants, and their exchange with other processes."""
 
-    def __init__(self, reference: Sequence[float], *, process: str) -> None:
+    def __init__(self, reference: Sequence[float], *, process: str, kind: str = "") -> None:
         """Start with empty windows.
 
         Args:
             reference: Scores of the shipped reference distribution, any number, any order.
             process: Unique name of this process, so that it can tell its own scores in the stream.
+            kind: What the scores mean, such as the weights that made them and the pair of models they
+                rank for; those of another kind are not mixed in.
         """
         ordered = sorted(reference)
         step = max(1.0, len(ordered) / SEED)
@@ -82,16 +97,32 @@ class RecentScores:
         random.Random(0).shuffle(seed)  # noqa: S311 - no secret
         self._seed = seed
         self._process = process.encode()
+        self._kind = kind
         self._windows: dict[str, ScoreWindow] = {}
+        self._owed: dict[str, tuple[float, float]] = {}  # the share asked for, and requests short of it
         self._unsent: dict[str, deque[float]] = {}
         self._seen: dict[str, bytes] = {}
 
     def cut(self, tenant: str, share: float) -> float:
-        """Return the score above which the hardest `share` of the tenant's traffic lies."""
-        return self._window(tenant).cut(share)
+        """Return the score above which the hardest `share` of the tenant's traffic lies.
 
-    def add(self, tenant: str, score: float) -> None:
-        """Take in the score of a request of `tenant`."""
+        Returns:
+            As `ScoreWindow.cut`: for a share of 0 or 1 the same whatever came before.
+        """
+        asked, owed = self._owed.get(tenant, (share, 0.0))
+        return self._window(tenant).cut(share + GAIN * owed if asked == share else share)
+
+    def add(self, tenant: str, score: float, *, share: float, sent: bool) -> None:
+        """Take in a request of `tenant` that its score decided.
+
+        Args:
+            tenant: Its name.
+            score: Of the request.
+            share: Asked for when it was decided.
+            sent: Whether it went to standard.
+        """
+        asked, owed = self._owed.get(tenant, (share, 0.0))
+        self._owed[tenant] = (share, (owed if asked == share else 0.0) + share - sent)
         self._window(tenant).add(score)
         unsent = self._unsent.get(tenant)
         if unsent is None:
@@ -129,8 +160,11 @@ class RecentScores:
             window = self._windows[tenant] = ScoreWindow(self._seed)
         return window
 
+    def _stream(self, tenant: str) -> str:
+        return f"flashlane:scores:{{{tenant}}}:{self._kind}"
+
     async def _receive(self, redis: Redis, tenant: str) -> None:
-        for entry, fields in await _read_after(redis, tenant, self._seen.get(tenant)):
+        for entry, fields in await _read_after(redis, self._stream(tenant), self._seen.get(tenant)):
             self._seen[tenant] = entry
             if fields.get(b"from") != self._process:
                 window = self._window(tenant)
@@ -144,26 +178,24 @@ class RecentScores:
         scores = tuple(unsent)
         unsent.clear()
         try:
-            await _append(redis, tenant, self._process, struct.pack(f"<{len(scores)}f", *scores))
+            await _append(
+                redis, self._stream(tenant), self._process, struct.pack(f"<{len(scores)}f", *scores)
+            )
         except BaseException:
             unsent.extendleft(reversed(scores))
             raise
 
 
-def _stream(tenant: str) -> str:
-    return f"flashlane:scores:{{{tenant}}}"
-
-
 async def _read_after(
-    redis: Redis, tenant: str, after: bytes | None
+    redis: Redis, stream: str, after: bytes | None
 ) -> list[tuple[bytes, Mapping[bytes, bytes]]]:
     """Return the entries after one, oldest first; the newest ones when there is none. Bounded in number."""
     if after is None:
-        newest = await redis.xrevrange(_stream(tenant), count=ENTRIES_A_READ)
+        newest = await redis.xrevrange(stream, count=ENTRIES_A_READ)
         return list(reversed(cast("list[tuple[bytes, Mapping[bytes, bytes]]]", newest)))
-    entries = await redis.xrange(_stream(tenant), min=b"(" + after, max="+", count=ENTRIES_A_READ)
+    entries = await redis.xrange(stream, min=b"(" + after, max="+", count=ENTRIES_A_READ)
     return cast("list[tuple[bytes, Mapping[bytes, bytes]]]", entries)
 
 
-async def _append(redis: Redis, tenant: str, process: bytes, scores: bytes) -> None:
-    await redis.xadd(_stream(tenant), {b"from": process, b"scores": scores}, maxlen=WINDOW, approximate=True)
+async def _append(redis: Redis, stream: str, process: bytes, scores: bytes) -> None:
+    await redis.xadd(stream, {b"from": process, b"scores": scores}, maxlen=WINDOW, approximate=True)

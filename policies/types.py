@@ -166,5 +166,10 @@ class Decision(msgspec.Struct, frozen=True):
     max_output_tokens: int | None = None
     keep_input_tokens: int | None = None
 
+    @property
+    def rule(self) -> str:
+        """Which rule decided: the first word of the reason."""
+        return self.reason.partition(":")[0]
+
 
 ModelTable = Mapping[str, ModelFacts]

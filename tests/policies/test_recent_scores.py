@@ -1,7 +1,7 @@
 """The cut by a tenant's own scores."""
 
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Iterable
 
 import pytest
 import pytest_asyncio
@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from policies.recent_scores import SEED, WINDOW, RecentScores, ScoreWindow
+from policies.recent_scores import GAIN, SEED, WINDOW, RecentScores, ScoreWindow
 from policies.redis_client import connect
 
 REFERENCE = [index / 1000 for index in range(1000)]
+
+
+def feed(scores: RecentScores, score: float) -> None:
+    """Take in a score, without a word on where its request went."""
+    scores.add("acme", score, share=1.0, sent=True)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=300), st.floats(0.01, 1))
@@ -38,21 +43,83 @@ def test_a_new_tenant_is_cut_by_the_reference():
     assert scores.cut("acme", 0.35) == pytest.approx(0.65, abs=0.01)
 
 
-@pytest.mark.parametrize("share", [0.1, 0.35, 0.8])
-def test_the_share_is_kept_when_traffic_is_nothing_like_the_reference(share: float):
-    scores, chance = RecentScores(REFERENCE, process="a"), random.Random(1)
-    sent = 0
-    for step in range(10_000):
-        score = chance.betavariate(2, 5 if step < 5000 else 9)
-        sent += score > scores.cut("acme", share)
-        scores.add("acme", score)
-    assert sent / 10_000 == pytest.approx(share, abs=0.03)
+def send(scores: RecentScores, share: float, traffic: Iterable[float]) -> int:
+    """Cut traffic as the gateway does; return how much of it went to standard."""
+    count = 0
+    for score in traffic:
+        sent = score > scores.cut("acme", share)
+        scores.add("acme", score, share=share, sent=sent)
+        count += sent
+    return count
+
+
+def drifting(chance: random.Random, step: int) -> float:
+    return chance.betavariate(2 + step / 1000, 9 - step / 1500)
+
+
+TRAFFIC: dict[str, Callable[[random.Random, int], float]] = {
+    "steady": lambda chance, _: chance.betavariate(2, 5),
+    "a sudden change": lambda chance, step: chance.betavariate(2, 5 if step < 5000 else 9),
+    "a slow drift": drifting,
+    "a day and a night": lambda chance, step: chance.random() * (0.2 if step // 700 % 2 else 1.0),
+    "ever harder": lambda _, step: step / 10_000,
+    "ever easier": lambda _, step: 1 - step / 10_000,
+    "one prompt for ever": lambda _, __: 0.5,
+    "two prompts": lambda chance, _: chance.choice((0.2, 0.9)),
+}
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.35, 0.8])
+@pytest.mark.parametrize("kind", TRAFFIC)
+def test_the_share_sent_is_within_a_point_over_ten_thousand_requests(kind: str, share: float):
+    chance = random.Random(1)
+    traffic = (TRAFFIC[kind](chance, step) for step in range(10_000))
+    sent = send(RecentScores(REFERENCE, process="a"), share, traffic)
+    assert sent / 10_000 == pytest.approx(share, abs=0.01)
+
+
+@given(st.lists(st.floats(0, 1), max_size=400), st.floats(0, 1))
+def test_whatever_comes_the_share_owed_is_bounded(traffic: list[float], share: float):
+    sent = send(RecentScores(REFERENCE, process="a"), share, traffic)
+    assert abs(sent - share * len(traffic)) <= (max(share, 1 - share) + GAIN) / GAIN + 1e-6
+
+
+@pytest.mark.parametrize(("share", "all_sent"), [(0.0, 0), (1.0, 500)])
+def test_none_and_all_are_what_they_say(share: float, all_sent: int):
+    chance = random.Random(2)
+    assert (
+        send(RecentScores(REFERENCE, process="a"), share, (chance.random() for _ in range(500))) == all_sent
+    )
+
+
+def test_a_share_that_was_changed_holds_from_then_on():
+    scores, chance = RecentScores(REFERENCE, process="a"), random.Random(3)
+    send(scores, 0.9, [0.5] * 3000)
+    sent = send(scores, 0.1, (chance.random() for _ in range(1000)))
+    assert sent / 1000 == pytest.approx(0.1, abs=0.05)
+
+
+def test_within_the_share_the_hardest_go_to_standard():
+    scores, chance = RecentScores(REFERENCE, process="a"), random.Random(4)
+    send(scores, 0.35, (chance.random() for _ in range(3000)))
+    above = send(scores, 0.35, (chance.uniform(0.85, 1.0) for _ in range(12)))
+    below = send(scores, 0.35, (chance.uniform(0.0, 0.4) for _ in range(12)))
+    assert (above, below) == (12, 0)
+
+
+async def test_scores_of_another_kind_are_not_mixed_in(redis: Redis):
+    old, new = (RecentScores(REFERENCE, process="ab"[k], kind=f"prior-{k}:f+s") for k in (0, 1))
+    for _ in range(WINDOW):
+        feed(old, 0.9)
+    await old.exchange(redis, ["acme"])
+    await new.exchange(redis, ["acme"])
+    assert new.cut("acme", 0.35) == RecentScores(REFERENCE, process="c").cut("acme", 0.35)
 
 
 def test_tenants_do_not_share_a_window():
     scores = RecentScores(REFERENCE, process="a")
     for _ in range(WINDOW):
-        scores.add("acme", 0.0)
+        feed(scores, 0.0)
     assert scores.cut("acme", 0.35) == 0.0
     assert scores.cut("umbrella", 0.35) > 0.5
 
@@ -68,7 +135,7 @@ async def redis(redis_url: str) -> AsyncGenerator[Redis]:
 async def test_processes_see_each_others_scores_once_and_a_restart_remembers(redis: Redis):
     first, second = RecentScores(REFERENCE, process="a"), RecentScores(REFERENCE, process="b")
     for _ in range(WINDOW):
-        first.add("acme", 0.9)
+        feed(first, 0.9)
     for _ in range(3):
         await first.exchange(redis, ["acme"])
         await second.exchange(redis, ["acme"])
@@ -76,7 +143,7 @@ async def test_processes_see_each_others_scores_once_and_a_restart_remembers(red
     restarted = RecentScores(REFERENCE, process="c")
     await restarted.exchange(redis, ["acme"])
     assert restarted.cut("acme", 0.99) == pytest.approx(0.9)
-    second.add("acme", 0.1)
+    feed(second, 0.1)
     for _ in range(3):
         await second.exchange(redis, ["acme"])
         await first.exchange(redis, ["acme"])
@@ -86,7 +153,7 @@ async def test_processes_see_each_others_scores_once_and_a_restart_remembers(red
 async def test_scores_that_redis_did_not_take_are_sent_when_it_is_back(redis: Redis):
     first, second = RecentScores(REFERENCE, process="a"), RecentScores(REFERENCE, process="b")
     for _ in range(WINDOW):
-        first.add("acme", 0.9)
+        feed(first, 0.9)
     async with connect("redis://127.0.0.1:9/0") as away:
         with pytest.raises(RedisError):
             await first.exchange(away, ["acme"])
@@ -98,6 +165,6 @@ async def test_scores_that_redis_did_not_take_are_sent_when_it_is_back(redis: Re
 def test_the_seed_is_a_fair_sample_at_any_point_of_its_leaving():
     scores = RecentScores(REFERENCE, process="a")
     for _ in range(WINDOW - SEED // 2):
-        scores.add("acme", 0.0)
+        feed(scores, 0.0)
     # Half of the seed is left, a quarter of the window; its median is the reference's.
     assert scores.cut("acme", SEED / 4 / WINDOW) == pytest.approx(0.5, abs=0.08)
