@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from backends.types import DEFAULT_TIMEOUTS, EngineFlavour, Pool, Replica, ReplicaKind, Timeouts
+from gateway.capabilities import CapabilitiesSection
 from gateway.errors import ConfigInvalid
 from policies.cost import prices_of_gpu
 from policies.types import AUTO, FLASH, STANDARD, ModelFacts, Prices
@@ -153,6 +154,10 @@ class ModelSection(_Section):
 
     served_name: str = Field(min_length=1, description="The `model` that the engines are asked for.")
     context: int | None = Field(default=None, gt=0, description="Longest input plus output, tokens.")
+    capabilities: CapabilitiesSection = Field(default_factory=CapabilitiesSection)
+    tokenizer: str | None = Field(
+        default=None, min_length=1, description="Any name; models with the same one share their token ids."
+    )
     prices: TokenPrices | GpuPrices | None = None
     gsm: GsmSection | None = None
     timeouts: TimeoutsSection = Field(default_factory=TimeoutsSection)
@@ -197,7 +202,10 @@ class Config(_Section):
 
     def facts(self) -> dict[str, ModelFacts]:
         """Return what decisions need to know, by model."""
-        return {name: ModelFacts(name, model.context) for name, model in self.models.items()}
+        return {
+            name: ModelFacts(name, model.context, model.capabilities.names(), model.tokenizer)
+            for name, model in self.models.items()
+        }
 
     def prices(self) -> dict[str, Prices]:
         """Return the prices, by model; nothing where none is stated."""

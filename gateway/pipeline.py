@@ -9,6 +9,7 @@ from backends.errors import BackendError, BackendRejected
 from gateway.errors import ClientLeft, KeyMissing, LedgerUnavailable, to_answer
 from gateway.exchange import HEADER, Exchange
 from gateway.http import ClientPresence, Receive, Reply, Scope, Send, header, read_body
+from gateway.needs import needs_of, token_ids_of
 from gateway.opening import Begun, begin
 from gateway.records import RequestRecord, Status
 from gateway.services import Services
@@ -60,8 +61,9 @@ async def answer_chat(
         exchange.caller = identify(services, scope)
         body = await exchange.waiting(read_body(scope, receive, services.max_body_bytes))
         exchange.chat = parse_chat(body if translate is None else translate(body))
-        _estimate(services, exchange.caller, exchange.chat, exchange)
-        _decide(services, exchange.caller, exchange.chat, exchange)
+        ask = _ask(exchange.caller, exchange.chat)
+        _estimate(services, exchange.caller, exchange.chat, ask, exchange)
+        _decide(services, exchange.caller, exchange.chat, ask, exchange)
         with ClientPresence(receive):
             begun = await begin(services, exchange, _headers_to_hand_on(scope))
             try:
@@ -99,8 +101,20 @@ def identify(services: Services, scope: Scope) -> Caller:
     return services.tenants.identify(key)
 
 
-def _estimate(services: Services, caller: Caller, chat: ChatRequest, exchange: Exchange) -> None:
-    if not needs_estimate(chat.model, caller.tenant):
+def _ask(caller: Caller, chat: ChatRequest) -> Ask:
+    """Return what the decision looks at."""
+    return Ask(
+        model=chat.model,
+        input_tokens=chat.input_tokens(),
+        max_output_tokens=chat.max_output_tokens,
+        text=chat.messages[chat.pending()].text() if caller.tenant.routing.standard_keywords else "",
+        needs=needs_of(chat),
+        token_ids=token_ids_of(chat),
+    )
+
+
+def _estimate(services: Services, caller: Caller, chat: ChatRequest, ask: Ask, exchange: Exchange) -> None:
+    if not needs_estimate(ask, caller.tenant, services.models):
         return
     conversation = chat.conversation()
     try:
@@ -111,14 +125,8 @@ def _estimate(services: Services, caller: Caller, chat: ChatRequest, exchange: E
         services.telemetry.classifier_failed()
 
 
-def _decide(services: Services, caller: Caller, chat: ChatRequest, exchange: Exchange) -> None:
+def _decide(services: Services, caller: Caller, chat: ChatRequest, ask: Ask, exchange: Exchange) -> None:
     tenant, estimate = caller.tenant, exchange.estimate
-    ask = Ask(
-        model=chat.model,
-        input_tokens=chat.input_tokens(),
-        max_output_tokens=chat.max_output_tokens,
-        text=chat.messages[chat.pending()].text() if tenant.routing.standard_keywords else "",
-    )
     exchange.decision = decide(
         ask,
         None if estimate is None else Hardness(estimate.score, estimate.domain),

@@ -49,7 +49,8 @@ def tenants_folder(config: Config, settings: Settings) -> Path:
 
 def known_names(config: Config) -> KnownNames:
     """Return what tenants' files may refer to."""
-    return KnownNames(models=frozenset(config.models), domains=frozenset(DOMAINS))
+    tokenizers = frozenset(model.tokenizer for model in config.models.values() if model.tokenizer)
+    return KnownNames(frozenset(config.models), frozenset(DOMAINS), tokenizers)
 
 
 @asynccontextmanager

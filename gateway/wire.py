@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from classifier.types import Conversation, Turn
 from gateway.errors import BodyInvalid
+from policies.capabilities import TEXT_TYPES
 from policies.errors import InputTooLong
 from policies.tokens import estimate_tokens
 
@@ -27,9 +28,9 @@ TOKENS_PER_MESSAGE = 4
 
 
 class Part(msgspec.Struct):
-    """A piece of a message's content."""
+    """A piece of a message's content; without a type it is what its fields say."""
 
-    type: str = "text"
+    type: str = ""
     text: str | None = None
 
 
@@ -38,6 +39,7 @@ class Message(msgspec.Struct):
 
     role: str
     content: str | list[Part] | None = None
+    audio: Raw = Raw(b"")
 
     def text(self) -> str:
         """Return the text parts, joined by newlines."""
@@ -49,7 +51,7 @@ class Message(msgspec.Struct):
         """Count the parts that are not text."""
         if self.content is None or isinstance(self.content, str):
             return 0
-        return sum(part.type != "text" for part in self.content)
+        return sum(part.type not in TEXT_TYPES and part.text is None for part in self.content)
 
 
 class StreamOptions(msgspec.Struct):

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from policies.capabilities import able, can_stand_in, has_all, unsupported, why_alone
 from policies.errors import InputTooLong, UnknownModel
 from policies.types import AUTO, FLASH, STANDARD, Ask, Decision, Hardness, Mode, ModelTable, Tenant
 
@@ -11,13 +12,12 @@ OUTPUT_RESERVE = 256
 """Tokens kept free for the answer when the client names no `max_tokens`."""
 
 
-def needs_estimate(ask_model: str, tenant: Tenant) -> bool:
+def needs_estimate(ask: Ask, tenant: Tenant, models: ModelTable) -> bool:
     """Tell whether `decide` will look at the hardness of the request."""
     return (
-        ask_model == AUTO
+        ask.model == AUTO
         and tenant.routing.mode is Mode.AUTO
-        and tenant.may_use(FLASH)
-        and tenant.may_use(STANDARD)
+        and len(able(_allowed(tenant, models), ask, tenant, models)) > 1
     )
 
 
@@ -26,8 +26,16 @@ def decide(
 ) -> Decision:
     """Choose the model for a request.
 
-    Rules come first: a forced model, the tenant's mode, the context rule, risk domains, keywords.
-    Else the tenant's hardest `standard_share` goes to standard: those with a score above `cut`.
+    What a model can take comes before all: only models that have every capability that the request
+    needs, and the tokenizer of its token ids, are chosen or fall in. Among those the rules decide: a
+    forced model, the tenant's mode, the context rule, risk domains, keywords. Else the tenant's hardest
+    `standard_share` goes to standard: those with a score above `cut`.
+
+    Where a rule and a capability disagree, the capability wins, as the engine could but refuse: a
+    request for `auto` goes to the one model that can take it in spite of the mode, the context rule
+    `standard`, the risk domains and the keywords; what the tenant may use stays as it is, and the
+    context rule `reject` comes first. A model that was forced and cannot take the request is an error,
+    never another model; its token ids are taken to be its own.
 
     Args:
         ask: The request.
@@ -40,6 +48,7 @@ def decide(
     Raises:
         UnknownModel: The model is not configured, or the tenant may not use it.
         InputTooLong: The tenant's context rule says `reject`.
+        Unsupported: The forced model, or every model that `auto` may choose, lacks what is needed.
     """
     trace: list[str] = []
     limit = tenant.context.max_input_tokens
@@ -54,15 +63,13 @@ def decide(
     if over and tenant.context.on_overflow == "truncate":
         keep = limit
         trace.append(f"context:truncated to {limit}")
-        ask = replace(ask, input_tokens=limit or 0)
+        case = case._replace(ask=replace(ask, input_tokens=limit or 0))
     if ask.model == AUTO:
-        model, reason = _make_it_fit(model, reason, case._replace(ask=ask), trace)
+        model, reason = _make_it_fit(model, reason, case, trace)
     return Decision(
         model=model,
         fallbacks=tuple(
-            name
-            for name in tenant.routing.fallback
-            if name != model and name in models and tenant.may_use(name) and _fits(name, ask, models)
+            name for name in tenant.routing.fallback if name != model and _may_take_over(name, model, case)
         ),
         reason=reason,
         trace=(*trace, reason),
@@ -83,6 +90,8 @@ def _choose(case: _Case, trace: list[str]) -> tuple[str, str]:
     """Return the model and the reason, before the question whether the input fits."""
     if case.ask.model != AUTO:
         _check_usable(case.ask.model, case.tenant, case.models)
+        if not has_all(case.models[case.ask.model], case.ask.needs):
+            raise unsupported([case.ask.model], case.ask, case.tenant, case.models)
         return case.ask.model, f"forced:{case.ask.model}"
     return _by_policy(case) or _by_hardness(case, trace)
 
@@ -90,15 +99,22 @@ def _choose(case: _Case, trace: list[str]) -> tuple[str, str]:
 def _by_policy(case: _Case) -> tuple[str, str] | None:
     """Apply the rules that do not look at what is asked; None when they leave it open."""
     tenant, limit = case.tenant, case.tenant.context.max_input_tokens
-    allowed = [name for name in (FLASH, STANDARD) if name in case.models and tenant.may_use(name)]
+    allowed = _allowed(tenant, case.models)
     if not allowed:
         raise UnknownModel(
             f"Tenant {tenant.name!r} may use neither flash nor standard, so 'auto' has no choice."
         )
+    left = able(allowed, case.ask, tenant, case.models)
+    if not left:
+        raise unsupported(allowed, case.ask, tenant, case.models)
     if len(allowed) == 1:
         return allowed[0], f"only-allowed:{allowed[0]}"
-    if tenant.routing.mode is not Mode.AUTO:
-        return tenant.routing.mode.value, f"tenant-mode:{tenant.routing.mode.value}"
+    mode = tenant.routing.mode
+    if mode is not Mode.AUTO and mode.value in left:
+        return mode.value, f"tenant-mode:{mode.value}"
+    if len(left) == 1:
+        other = STANDARD if left[0] == FLASH else FLASH
+        return left[0], why_alone(left[0], other, case.ask, case.models)
     if limit is not None and case.ask.input_tokens > limit and tenant.context.on_overflow == "standard":
         return STANDARD, f"context:{case.ask.input_tokens}>{limit}"
     return None
@@ -118,6 +134,11 @@ def _by_hardness(case: _Case, trace: list[str]) -> tuple[str, str]:
     if hardness.score > case.cut:
         return STANDARD, f"complexity:{hardness.score:.3f}>{case.cut:.3f}"
     return FLASH, f"complexity:{hardness.score:.3f}<={case.cut:.3f}"
+
+
+def _allowed(tenant: Tenant, models: ModelTable) -> list[str]:
+    """Return what `auto` may choose from, before the question what the request needs."""
+    return [name for name in (FLASH, STANDARD) if name in models and tenant.may_use(name)]
 
 
 def _check_usable(model: str, tenant: Tenant, models: ModelTable) -> None:
@@ -143,16 +164,21 @@ def _fits(model: str, ask: Ask, models: ModelTable) -> bool:
     return context is None or needed <= context
 
 
+def _may_take_over(other: str, model: str, case: _Case) -> bool:
+    """Tell whether a model may answer in place of the chosen one."""
+    return (
+        other in case.models
+        and case.tenant.may_use(other)
+        and can_stand_in(case.models[other], case.models[model], case.ask)
+        and _fits(other, case.ask, case.models)
+    )
+
+
 def _make_it_fit(model: str, reason: str, case: _Case, trace: list[str]) -> tuple[str, str]:
     """Move a request that would overflow its model to the other one, when that has room."""
     ask, models = case.ask, case.models
     other = STANDARD if model == FLASH else FLASH
-    if (
-        _fits(model, ask, models)
-        or other not in models
-        or not case.tenant.may_use(other)
-        or not _fits(other, ask, models)
-    ):
+    if _fits(model, ask, models) or not _may_take_over(other, model, case):
         return model, reason
     trace.append(reason)
     return other, f"context:{ask.input_tokens} tokens do not fit {model}"

@@ -5,6 +5,9 @@
   - UnknownKey          no tenant has this API key
   - UnknownModel        the model is not configured, or the tenant may not use it
   - InputTooLong        the input is over the tenant's bound, which says `reject`
+  - Unsupported         no model that may be used can take the request
+    - UnsupportedContent     for what is in its messages
+    - UnsupportedParameter   for a parameter
 """
 
 
@@ -26,3 +29,23 @@ class UnknownModel(PolicyError):
 
 class InputTooLong(PolicyError):
     """The input is over the tenant's bound, which says `reject`."""
+
+
+class Unsupported(PolicyError):
+    """No model that may be used can take the request.
+
+    Attributes:
+        param: The path of what it cannot take.
+    """
+
+    def __init__(self, message: str, *, param: str) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class UnsupportedContent(Unsupported):
+    """The messages hold what no model that may be used takes."""
+
+
+class UnsupportedParameter(Unsupported):
+    """A parameter asks for what no model that may be used does."""

@@ -38,6 +38,9 @@ class RoutingSection(_Section):
     standard_keywords: Words = Field(default_factory=list[str])
     sticky: Literal["conversation", "none"] = "none"
     fallback: Words = Field(default_factory=lambda: [STANDARD, FLASH])
+    tokenizer: str | None = Field(
+        default=None, min_length=1, description="The one that token ids in `logit_bias` and the like are of."
+    )
 
 
 class LimitsSection(_Section):
@@ -111,6 +114,7 @@ class TenantFile(_Section):
                 standard_domains=frozenset(routing.standard_domains),
                 standard_keywords=tuple(word.lower() for word in routing.standard_keywords),
                 fallback=tuple(routing.fallback),
+                tokenizer=routing.tokenizer,
             ),
             context=ContextRule(self.context.max_input_tokens, self.context.on_overflow),
             max_output_tokens=self.output.max_tokens,
@@ -138,10 +142,12 @@ class KnownNames:
     Attributes:
         models: The configured models.
         domains: The domains that the classifier tells apart.
+        tokenizers: Those that the models state.
     """
 
     models: frozenset[str]
     domains: frozenset[str]
+    tokenizers: frozenset[str] = frozenset()
 
     def check(self, file: TenantFile, path: Path) -> None:
         """Look at every name in a tenant's file.
@@ -153,6 +159,7 @@ class KnownNames:
             ("models", file.models or (), self.models),
             ("routing.fallback", file.routing.fallback, self.models),
             ("routing.standard_domains", file.routing.standard_domains, self.domains),
+            ("routing.tokenizer", filter(None, [file.routing.tokenizer]), self.tokenizers),
         ):
             for name in names:
                 if name not in known:

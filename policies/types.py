@@ -15,6 +15,11 @@ AUTO = "auto"
 FLASH = "flash"
 STANDARD = "standard"
 
+TOOLS = "tools"
+JSON_SCHEMA = "json_schema"
+DEFAULT_CAPABILITIES = frozenset({TOOLS, JSON_SCHEMA})
+"""What a model has beside text when the configuration says nothing: engines have it but for few."""
+
 Overflow = Literal["standard", "truncate", "reject"]
 
 
@@ -36,6 +41,7 @@ class Routing:
         standard_domains: Domains that always go to standard.
         standard_keywords: Words that send a request to standard, lower case.
         fallback: Models to try, in order, when the chosen one cannot start an answer.
+        tokenizer: The one that the tenant's token ids (`logit_bias`, ...) are of; None when not declared.
     """
 
     mode: Mode = Mode.AUTO
@@ -43,6 +49,7 @@ class Routing:
     standard_domains: frozenset[str] = frozenset()
     standard_keywords: tuple[str, ...] = ()
     fallback: tuple[str, ...] = (STANDARD, FLASH)
+    tokenizer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +125,31 @@ class ModelFacts:
 
     Attributes:
         context: Longest input plus output, tokens; None when not stated.
+        capabilities: What it takes and does beside text, by the names of `policies.capabilities`.
+        tokenizer: Models that state the same name share their token ids; None when not stated.
     """
 
     name: str
     context: int | None = None
+    capabilities: frozenset[str] = DEFAULT_CAPABILITIES
+    tokenizer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A capability that a request cannot do without, and where the request says so.
+
+    Attributes:
+        capability: By the names of `policies.capabilities`.
+        param: Path of the first place that needs it, "messages[1].content[0]" or "tools".
+        what: The same for a reader, "content parts of type 'image_url'".
+        in_messages: Whether that is in the messages, not a parameter beside them.
+    """
+
+    capability: str
+    param: str
+    what: str
+    in_messages: bool = False
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -132,12 +160,16 @@ class Ask(msgspec.Struct, frozen=True):
         input_tokens: Estimated length of the input.
         max_output_tokens: As the client asked; None when it did not.
         text: The pending user text, searched for keywords.
+        needs: What the model must be able to do, one of each capability.
+        token_ids: Name of the first field that holds token ids; "" when none does.
     """
 
     model: str
     input_tokens: int
     max_output_tokens: int | None = None
     text: str = ""
+    needs: tuple[Need, ...] = ()
+    token_ids: str = ""
 
 
 class Hardness(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ def unknown_name(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     near = get_close_matches(name, names, n=1)
     return f"unknown name {name!r}; " + (
-        f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}."
+        f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}."
     )
 
 

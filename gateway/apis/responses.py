@@ -15,6 +15,13 @@ from gateway.pipeline import answer_chat
 from gateway.services import Services
 
 RESPONSES_PATH = "/v1/responses"
+PARAMS: Mapping[str, str] = {
+    "messages": "input",
+    "response_format": "text.format",
+    "max_tokens": "max_output_tokens",
+    "reasoning_effort": "reasoning.effort",
+}
+"""Fields of a chat request that are called otherwise here. Messages are not items: no index is told."""
 
 
 class Responses:
@@ -55,7 +62,9 @@ class ResponsesReply(TranslatedReply):
         return response_of(answer, self._facts())
 
     def error_of(self, status: int, error: ChatError) -> tuple[int, object]:
-        """Return an error as it is."""
+        """Return an error as it is, its path in the words of this API as far as there are some."""
+        root = (error.param or "").partition("[")[0]
+        error.param = PARAMS.get(root, error.param)
         return status, {"error": error}
 
     def events_of(self, event: StreamEvent) -> Iterable[bytes]:

@@ -12,6 +12,7 @@ from gateway.apis.messages import COUNT_PATH, MESSAGES_PATH
 from gateway.exchange import HEADER
 from tests.apis.chunks import answer_of, broken_after, chunk, refusal, stream_of, tool, usage_chunk
 from tests.fakes.upstream import ScriptedUpstream, Talk
+from tests.gateway.conftest import StartGateway
 from tests.support.gateway import KEY, GatewayUnderTest
 
 ASKING: list[MessageParam] = [{"role": "user", "content": "What is the capital of France?"}]
@@ -285,6 +286,30 @@ async def test_a_body_that_is_wrong_is_refused_with_the_path(gateway: GatewayUnd
     assert answer.status_code == 400
     assert answer.json()["error"]["type"] == "invalid_request_error"
     assert "messages[0].content[0].type" in answer.json()["error"]["message"]
+
+
+SEEING: dict[str, Any] = {"standard": {"capabilities": {"images": True}}}
+IMAGE: Any = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+
+
+async def test_an_image_goes_to_a_model_that_takes_images(
+    start_gateway: StartGateway, flash: ScriptedUpstream, standard: ScriptedUpstream
+):
+    seen: MessageParam = {"role": "user", "content": [IMAGE, {"type": "text", "text": "What is this?"}]}
+    async with start_gateway(models=SEEING) as gateway, client_of(gateway) as client:
+        raw = await client.messages.with_raw_response.create(model="auto", max_tokens=9, messages=[seen])
+    assert raw.headers[f"{HEADER}reason"] == "capability:images"
+    part = standard.requests[0].json()["messages"][0]["content"][0]
+    assert part == {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    assert not flash.requests
+
+
+async def test_an_image_that_no_model_takes_is_an_invalid_request(gateway: GatewayUnderTest):
+    answer = await post(gateway, {"model": "auto", "messages": [{"role": "user", "content": [IMAGE]}]})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"]) == (400, "invalid_request_error")
+    assert "images" in error["message"]
+    assert "models.<name>.capabilities.images: true" in error["message"]
 
 
 async def test_tokens_are_estimated_without_an_engine(gateway: GatewayUnderTest, flash: ScriptedUpstream):

@@ -12,6 +12,7 @@ from gateway.apis.responses import RESPONSES_PATH
 from gateway.exchange import HEADER
 from tests.apis.chunks import answer_of, broken_after, chunk, refusal, stream_of, tool, usage_chunk
 from tests.fakes.upstream import ScriptedUpstream
+from tests.gateway.conftest import StartGateway
 from tests.support.gateway import GatewayUnderTest
 
 QUESTION = "What is the capital of France?"
@@ -288,3 +289,32 @@ async def test_no_response_is_kept(gateway: GatewayUnderTest, method: str, path:
         refused = await stranger.request(method, f"{RESPONSES_PATH}/resp_1{path}")
     assert (found.status_code, found.json()["error"]["type"]) == (404, "invalid_request_error")
     assert refused.status_code == 401
+
+
+IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+SEEING: list[dict[str, Any]] = [{"role": "user", "content": [{"type": "input_text", "text": "Hi"}, IMAGE]}]
+FORMAT = {"type": "json_schema", "name": "city", "schema": {"type": "object"}}
+
+
+async def test_an_image_goes_to_a_model_that_takes_images(
+    start_gateway: StartGateway, flash: ScriptedUpstream, standard: ScriptedUpstream
+):
+    async with start_gateway(models={"standard": {"capabilities": {"images": True}}}) as gateway:
+        answer = await post(gateway, {"model": "auto", "input": SEEING})
+    assert (answer.status_code, answer.headers[f"{HEADER}reason"]) == (200, "capability:images")
+    part = standard.requests[0].json()["messages"][0]["content"][1]
+    assert part == {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    assert not flash.requests
+
+
+async def test_what_no_model_can_take_is_told_in_the_words_of_this_api(start_gateway: StartGateway):
+    none = {name: {"capabilities": {"json_schema": False}} for name in ("flash", "standard")}
+    async with start_gateway(models=none) as gateway:
+        seen = await post(gateway, {"model": "auto", "instructions": "Be brief.", "input": SEEING})
+        formed = await post(gateway, {"model": "auto", "text": {"format": FORMAT}})
+    errors = [answer.json()["error"] for answer in (seen, formed)]
+    assert [(error["code"], error["param"]) for error in errors] == [
+        ("unsupported_content", "input"),
+        ("unsupported_parameter", "text.format"),
+    ]
+    assert [answer.status_code for answer in (seen, formed)] == [400, 400]

@@ -11,6 +11,8 @@ import pytest
 from gateway.exchange import HEADER
 from tests.cases.playing import (
     DONE,
+    EASY,
+    HARD,
     PATH,
     STOP,
     answering,
@@ -50,10 +52,11 @@ async def test_what_clients_write_makes_no_series(gateway: GatewayUnderTest):
     assert await series(gateway) - before <= 20
 
 
-async def test_a_picture_of_twelve_mebibytes_passes(gateway: GatewayUnderTest, flash: ScriptedUpstream):
+async def test_a_picture_of_twelve_mebibytes_passes(start_gateway: StartGateway, flash: ScriptedUpstream):
     """OPEN-41 a."""
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * (12 * MIB)}}
-    assert (await ask(gateway, [picture])).status_code == 200
+    async with start_gateway(models={"flash": {"capabilities": {"images": True}}}) as gateway:
+        assert (await ask(gateway, [picture])).status_code == 200
     assert len(flash.requests[0].body) > 12 * MIB
 
 
@@ -161,11 +164,45 @@ async def test_a_null_is_as_good_as_nothing(gateway: GatewayUnderTest):
     assert (await ask(gateway, stream=True, **nulls)).status_code == 200
 
 
-@pytest.mark.xfail(strict=True, reason="no configuration says whose tokens logit_bias counts (OPEN-42 d)")
-async def test_a_bias_on_tokens_is_not_applied_to_a_tokeniser_nobody_named(gateway: GatewayUnderTest):
-    """OPEN-42 d: with `auto`, ids mean nothing until a model is named."""
-    reply = await ask(gateway, model="auto", logit_bias={"50256": -100})
-    assert (reply.status_code, error_of(reply)["param"]) == (400, "logit_bias")
+BIAS: dict[str, Any] = {"logit_bias": {"1023": -5}}
+STOPS: dict[str, Any] = {"stop_token_ids": [7]}
+NO_BIAS: tuple[dict[str, Any], ...] = ({"logit_bias": {}}, {"logit_bias": None})
+TWO_TOKENIZERS: dict[str, Any] = {"flash": {"tokenizer": "river"}, "standard": {"tokenizer": "delta"}}
+
+
+async def test_a_bias_on_tokens_is_not_applied_to_a_tokenizer_nobody_named(
+    start_gateway: StartGateway, flash: ScriptedUpstream, standard: ScriptedUpstream
+):
+    """OPEN-42 d: with `auto`, ids mean nothing until a tokenizer is declared; a named model is meant."""
+    async with start_gateway(models=TWO_TOKENIZERS) as gateway:
+        refused = [await ask(gateway, model="auto", **ids) for ids in (BIAS, STOPS)]
+        assert asked(flash, standard) == 0
+        for empty in NO_BIAS:
+            assert (await ask(gateway, model="auto", **empty)).status_code == 200
+        assert (await ask(gateway, model="standard", **BIAS)).status_code == 200
+    assert [reply.status_code for reply in refused] == [400, 400]
+    assert [error_of(reply)["param"] for reply in refused] == ["logit_bias", "stop_token_ids"]
+    assert "routing.tokenizer" in error_of(refused[0])["message"]
+    assert standard.requests[-1].json()["logit_bias"] == BIAS["logit_bias"]
+
+
+@pytest.mark.parametrize("declared", ["river", "delta"])
+async def test_a_bias_on_tokens_stays_with_the_tokenizer_that_the_tenant_declared(
+    start_gateway: StartGateway, flash: ScriptedUpstream, standard: ScriptedUpstream, declared: str
+):
+    """OPEN-42 d: however hard the request is, and when that model fails, too."""
+    own, other = (flash, standard) if declared == "river" else (standard, flash)
+    tenant = {"routing": {"tokenizer": declared}}
+    async with start_gateway(models=TWO_TOKENIZERS, tenant=tenant) as gateway:
+        for content in (EASY, HARD):
+            reply = await ask(gateway, content, model="auto", **BIAS)
+            assert (reply.status_code, reply.headers[f"{HEADER}reason"]) == (200, f"tokenizer:{declared}")
+        assert own.requests[-1].json()["logit_bias"] == BIAS["logit_bias"]
+        own.script = answering({"error": {"message": "down"}}, 500)
+        assert (await ask(gateway, model="auto", **BIAS)).status_code == 502
+        assert asked(other) == 0
+        assert (await ask(gateway, model="auto")).status_code == 200
+    assert asked(other) == 1
 
 
 async def test_every_field_of_an_answer_reaches_the_client(

@@ -10,6 +10,7 @@ import pytest
 from backends.types import EngineFlavour, ReplicaKind
 from gateway.config import Config, load_config
 from gateway.errors import ConfigInvalid
+from gateway.runtime import known_names
 from policies.tenant_file import TenantFile, parse_tenant_file
 from policies.yaml_file import read_yaml
 
@@ -139,6 +140,11 @@ def test_what_this_version_does_not_act_on_is_named(tmp_path: Path):
         ("served_name: a", "served_name: a, context: 0", ["models.flash.context: Input should be greater"]),
         ("served_name: a", "served_name: a, prices: {hit: 1, miss: 1}", ["prices", "output", "required"]),
         ("served_name: a", "served_name: a, prices: {hit: -1, miss: 1, output: 1}", ["models.flash.prices"]),
+        ("served_name: a", "served_name: a, capabilities: {image: true}", ["did you mean 'images'?"]),
+        ("served_name: a", "served_name: a, capabilities: {images: 1.5}", ["flash.capabilities.images"]),
+        ("served_name: a", "served_name: a, capabilities: {parts: [image_url]}", ["write `images: true`"]),
+        ("served_name: a", "served_name: a, capabilities: {parts: [text]}", ["which every model takes"]),
+        ("served_name: a", "served_name: a, tokenizer: ''", ["models.flash.tokenizer: String should have"]),
         ("models:", "models: {", ["is not valid YAML: line"]),
         ("models:", "models: 1\nmodels:", ["is not valid YAML: line"]),
     ],
@@ -220,6 +226,25 @@ def test_a_machine_is_priced_by_the_hour(tmp_path: Path):
     prices = load_config(written(tmp_path, text)).prices()["flash"]
     # 3.60 USD an hour is 0.001 USD a second, for 2000 tokens: 0.50 USD per million.
     assert prices.hit == prices.miss == prices.output == Decimal("0.5")
+
+
+def test_a_model_that_states_nothing_takes_text_and_tools_and_schemas(tmp_path: Path):
+    facts = load_config(written(tmp_path, SMALL)).facts()["flash"]
+    assert (facts.capabilities, facts.tokenizer) == ({"tools", "json_schema"}, None)
+
+
+def test_a_model_has_the_capabilities_that_it_states(tmp_path: Path):
+    stated = (
+        "capabilities: {images: true, tools: false, parts: [hologram], outputs: [audio]}, tokenizer: qwen"
+    )
+    text = SMALL.replace("served_name: a", f"served_name: a, {stated}")
+    config = load_config(written(tmp_path, text))
+    facts = config.facts()["flash"]
+    assert facts.capabilities == {"images", "json_schema", "parts:hologram", "outputs:audio"}
+    assert facts.tokenizer == "qwen"
+    assert known_names(config).tokenizers == {"qwen"}
+    assert schema_faults(Config, read_yaml(written(tmp_path, text))) == []
+    assert schema_faults(Config, read_yaml(written(tmp_path, text.replace("images", "image"))))
 
 
 def test_embedded_engines_are_listed_and_get_their_address(tmp_path: Path):

@@ -39,7 +39,7 @@ def test_a_model_that_was_named_is_taken_whatever_the_score():
 def test_the_tenants_mode_comes_before_the_score():
     tenant = with_routing(mode=Mode.STANDARD)
     assert run(tenant=tenant).reason == "tenant-mode:standard"
-    assert not needs_estimate("auto", tenant)
+    assert not needs_estimate(Ask("auto", 10), tenant, MODELS)
     assert run(Ask("flash", 10), tenant=tenant).model == "flash"
 
 

@@ -1,6 +1,7 @@
 """Tenants' files: what is accepted, how faults are told, how keys come and go."""
 
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,7 @@ def test_a_fault_is_told_with_its_file_and_its_path(tmp_path: Path, text: str, w
         ("models: [flsh]", "models: unknown name 'flsh'; did you mean 'flash'?"),
         ("routing: {fallback: [big]}", "routing.fallback: unknown name 'big'; known: flash, standard."),
         ("routing: {standard_domains: [leagl]}", "did you mean 'legal'?"),
+        ("routing: {tokenizer: qwen}", "routing.tokenizer: unknown name 'qwen'; known: none."),
     ],
 )
 def test_a_name_that_nothing_has_is_refused(tmp_path: Path, text: str, words: str):
@@ -92,6 +94,12 @@ def test_a_name_that_nothing_has_is_refused(tmp_path: Path, text: str, words: st
         TenantBook(tmp_path, NAMES)
     assert str(fault.value).startswith(f"{file}: ")
     assert words in str(fault.value)
+
+
+def test_a_tokenizer_that_a_model_states_may_be_declared(tmp_path: Path):
+    write(tmp_path, WHOLE.replace("routing:", "routing:\n  tokenizer: qwen"))
+    book = TenantBook(tmp_path, replace(NAMES, tokenizers=frozenset({"qwen"})))
+    assert book.identify("sk-fl-old").tenant.routing.tokenizer == "qwen"
 
 
 def test_a_folder_without_tenants_is_refused_with_the_remedy(tmp_path: Path):

@@ -71,6 +71,7 @@ async def running_gateway(
     context: int | None = None,
     server: Mapping[str, Any] | None = None,
     timeouts: Mapping[str, float] | None = None,
+    models: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> AsyncGenerator[GatewayUnderTest]:
     """Run a gateway with the tenants `acme` (as given) and `umbrella` (defaults).
 
@@ -84,9 +85,10 @@ async def running_gateway(
         context: Context of both models.
         server: The section of that name.
         timeouts: Of both models, as in the configuration.
+        models: Further settings of a model, by its name, such as `capabilities`.
     """
     urls = {"flash": [flash] if isinstance(flash, str) else flash, "standard": [standard]}
-    models = {
+    sections = {
         name: {
             "served_name": f"{name}-upstream",
             "prices": {"hit": "0.01", "miss": "0.1", "output": "1"},
@@ -94,9 +96,10 @@ async def running_gateway(
             "timeouts": dict(timeouts or {}),
         }
         | ({} if context is None else {"context": context})
+        | dict((models or {}).get(name, {}))
         for name, replicas in urls.items()
     }
-    settings = {"redis": {"url": redis_url}, "models": models, "server": server or {}}
+    settings = {"redis": {"url": redis_url}, "models": sections, "server": server or {}}
     config = await asyncio.to_thread(_write_config, folder, settings, tenant or {})
     await _empty(redis_url)
     async with (

@@ -1,4 +1,4 @@
-"""Callers: keys, secrets, identity, what is billed, and contents of every shape."""
+"""Callers: keys, secrets, identity, and what is billed."""
 
 import asyncio
 import json
@@ -16,7 +16,6 @@ from gateway.exchange import HEADER
 from policies.yaml_file import write_yaml
 from tests.cases.playing import (
     DONE,
-    HARD,
     NO_FALLBACK,
     PATH,
     STOP,
@@ -278,54 +277,3 @@ async def test_a_plain_request_that_its_client_left_is_billed_for_its_prompt(
         return any(line.startswith(cost) and float(line.removeprefix(cost)) > 0 for line in lines)
 
     await until(billed, "the prompt to be billed", patience=5)
-
-
-CONTENTS: dict[str, list[dict[str, Any]]] = {
-    "text parts": [{"type": "text", "text": "Which river"}, {"type": "text", "text": "is it?"}],
-    "image": [
-        {"type": "text", "text": "What is this?"},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo=", "detail": "low"}},
-    ],
-    "audio": [{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}],
-    "unknown": [
-        {"type": "text", "text": "hi"},
-        {"type": "video_url", "video_url": {"url": "https://x.invalid"}},
-    ],
-    "empty": [],
-}
-
-
-@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS.keys())
-async def test_parts_of_a_content_travel_unchanged_and_break_nothing(
-    gateway: GatewayUnderTest, flash: ScriptedUpstream, standard: ScriptedUpstream, content: list[Any]
-):
-    """OPEN-24 b, c, d, f: what reaches the engine is what was sent, under the engine's own name."""
-    reply = await ask(gateway, content, model="auto")
-    assert reply.status_code == 200
-    (sent,) = [request.json() for request in (*flash.requests, *standard.requests)]
-    assert sent["messages"] == [{"role": "user", "content": content}]
-    assert sent["model"] in {"flash-upstream", "standard-upstream"}
-
-
-async def test_a_text_in_parts_goes_where_the_same_text_goes(gateway: GatewayUnderTest):
-    """OPEN-24 a."""
-    parts = [{"type": "text", "text": HARD}]
-    replies = [await ask(gateway, content, model="auto") for content in (HARD, parts)]
-    assert [reply.headers[f"{HEADER}model"] for reply in replies] == ["standard", "standard"]
-    assert len({reply.headers[f"{HEADER}complexity"] for reply in replies}) == 1
-
-
-async def test_tool_turns_and_developer_messages_are_no_fault(
-    gateway: GatewayUnderTest, flash: ScriptedUpstream
-):
-    """OPEN-24 e, i: content null, parts in a tool's answer, the role `developer`."""
-    used = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    turns = [
-        {"role": "developer", "content": "Be brief."},
-        {"role": "user", "content": "x"},
-        {"role": "assistant", "content": None, "tool_calls": [used]},
-        {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "9"}]},
-    ]
-    reply = await ask(gateway, model="auto", messages=turns)
-    assert reply.status_code == 200
-    assert flash.requests[0].json()["messages"] == turns
