@@ -3,11 +3,15 @@
 from dataclasses import replace
 from typing import NamedTuple
 
+from policies.effort import choose_effort
 from policies.errors import InputTooLong, UnknownModel
 from policies.types import AUTO, FLASH, STANDARD, Ask, Decision, Hardness, Mode, ModelTable, Tenant
 
 OUTPUT_RESERVE = 256
 """Tokens kept free for the answer when the client names no `max_tokens`."""
+
+COMPLEXITY = "complexity"
+"""The rule that looked at the score and at nothing else."""
 
 
 def needs_estimate(ask_model: str, tenant: Tenant) -> bool:
@@ -39,6 +43,7 @@ def decide(
     Raises:
         UnknownModel: The model is not configured, or the tenant may not use it.
         InputTooLong: The tenant's context rule says `reject`.
+        ThinkingConflict: Thinking is asked for, and a tool is forced, of a model that cannot do both.
     """
     trace: list[str] = []
     limit = tenant.context.max_input_tokens
@@ -56,17 +61,21 @@ def decide(
         ask = replace(ask, input_tokens=limit or 0)
     if ask.model == AUTO:
         model, reason = _make_it_fit(model, reason, case._replace(ask=ask), trace)
+    trace.append(reason)
+    fallbacks, cap, effort = _fallbacks(model, ask, tenant, models), _output_cap(ask, tenant), None
+    if any(models[name].thinks for name in (model, *fallbacks)):
+        easy = model == FLASH and reason.startswith(COMPLEXITY)
+        limit = ask.max_output_tokens if cap is None else cap
+        effort, why = choose_effort(ask, models[model], easy=easy, limit=limit)
+        trace.append(why)
     return Decision(
         model=model,
-        fallbacks=tuple(
-            name
-            for name in tenant.routing.fallback
-            if name != model and name in models and tenant.may_use(name) and _fits(name, ask, models)
-        ),
+        fallbacks=fallbacks,
         reason=reason,
-        trace=(*trace, reason),
-        max_output_tokens=_output_cap(ask, tenant),
+        trace=tuple(trace),
+        max_output_tokens=cap,
         keep_input_tokens=keep,
+        effort=effort,
     )
 
 
@@ -115,8 +124,8 @@ def _by_hardness(case: _Case, trace: list[str]) -> tuple[str, str]:
     if keyword is not None:
         return STANDARD, f"keyword:{keyword}"
     if hardness.score > case.cut:
-        return STANDARD, f"complexity:{hardness.score:.3f}>{case.cut:.3f}"
-    return FLASH, f"complexity:{hardness.score:.3f}<={case.cut:.3f}"
+        return STANDARD, f"{COMPLEXITY}:{hardness.score:.3f}>{case.cut:.3f}"
+    return FLASH, f"{COMPLEXITY}:{hardness.score:.3f}<={case.cut:.3f}"
 
 
 def _check_usable(model: str, tenant: Tenant, models: ModelTable) -> None:
@@ -155,6 +164,14 @@ def _make_it_fit(model: str, reason: str, case: _Case, trace: list[str]) -> tupl
         return model, reason
     trace.append(reason)
     return other, f"context:{ask.input_tokens} tokens do not fit {model}"
+
+
+def _fallbacks(model: str, ask: Ask, tenant: Tenant, models: ModelTable) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name in tenant.routing.fallback
+        if name != model and name in models and tenant.may_use(name) and _fits(name, ask, models)
+    )
 
 
 def _output_cap(ask: Ask, tenant: Tenant) -> int | None:

@@ -5,6 +5,7 @@
   - UnknownKey          no tenant has this API key
   - UnknownModel        the model is not configured, or the tenant may not use it
   - InputTooLong        the input is over the tenant's bound, which says `reject`
+  - ThinkingConflict    the model cannot think and be forced to call a tool, and both are asked for
 """
 
 
@@ -26,3 +27,9 @@ class UnknownModel(PolicyError):
 
 class InputTooLong(PolicyError):
     """The input is over the tenant's bound, which says `reject`."""
+
+
+class ThinkingConflict(PolicyError):
+    """The model cannot think and be forced to call a tool, and both are asked for."""
+
+    param = "tool_choice"

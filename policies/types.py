@@ -21,6 +21,19 @@ class Mode(StrEnum):
     STANDARD = STANDARD
 
 
+class Effort(StrEnum):
+    """How hard a model shall think: OpenAI's names, and `on` for a model's own measure."""
+
+    OFF = "off"
+    ON = "on"
+    MINIMAL = "minimal"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    XHIGH = "xhigh"
+    MAX = "max"
+
+
 @dataclass(frozen=True, slots=True)
 class Routing:
     """How a tenant's `auto` requests are divided.
@@ -113,10 +126,12 @@ class ModelFacts:
 
     Attributes:
         context: Longest input plus output, tokens; None when not stated.
+        thinks: Whether it thinks unless told not to, and can be told.
     """
 
     name: str
     context: int | None = None
+    thinks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +143,16 @@ class Ask:
         input_tokens: Estimated length of the input.
         max_output_tokens: As the client asked; None when it did not.
         text: The pending user text, searched for keywords.
+        effort: As the client asked; None when it said nothing.
+        tool_forced: Whether `tool_choice` leaves the model no choice but to call a tool.
     """
 
     model: str
     input_tokens: int
     max_output_tokens: int | None = None
     text: str = ""
+    effort: Effort | None = None
+    tool_forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +174,7 @@ class Decision:
         trace: Every rule that was looked at, in order, for the record.
         max_output_tokens: Cap to send; None leaves the client's value alone.
         keep_input_tokens: Cut the input down to this many tokens first; None leaves it whole.
+        effort: For whichever model that thinks is asked; None leaves the model's own.
     """
 
     model: str
@@ -163,6 +183,7 @@ class Decision:
     trace: tuple[str, ...]
     max_output_tokens: int | None = None
     keep_input_tokens: int | None = None
+    effort: Effort | None = None
 
 
 ModelTable = Mapping[str, ModelFacts]
