@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from backends.types import DEFAULT_TIMEOUTS, EngineFlavour, Pool, Replica, ReplicaKind, Timeouts
+from backends.types import DEFAULT_TIMEOUTS, EngineFlavour, Pool, Replica, ReplicaKind, Thinking, Timeouts
 from gateway.errors import ConfigInvalid
 from policies.cost import prices_of_gpu
 from policies.types import AUTO, FLASH, STANDARD, ModelFacts, Prices
@@ -156,6 +156,11 @@ class ModelSection(_Section):
     prices: TokenPrices | GpuPrices | None = None
     gsm: GsmSection | None = None
     timeouts: TimeoutsSection = Field(default_factory=TimeoutsSection)
+    thinking: Thinking | None = Field(
+        default=None,
+        description="How its thinking is controlled; see docs/thinking.md. Left out: `none` where another "
+        "model has `deepseek`, else `passthrough`.",
+    )
     pools: list[PoolSection] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -197,7 +202,19 @@ class Config(_Section):
 
     def facts(self) -> dict[str, ModelFacts]:
         """Return what decisions need to know, by model."""
-        return {name: ModelFacts(name, model.context) for name, model in self.models.items()}
+        return {
+            name: ModelFacts(name, model.context, thinks=model.thinking is Thinking.DEEPSEEK)
+            for name, model in self.models.items()
+        }
+
+    def thinking(self, model: ModelSection) -> Thinking:
+        """Return how the thinking of one of the models is controlled.
+
+        Once one model gives its reasoning to clients to hand back, another will get it in a history; and
+        one that knows no such field may refuse it.
+        """
+        others = any(other.thinking is Thinking.DEEPSEEK for other in self.models.values())
+        return model.thinking or (Thinking.NONE if others else Thinking.PASSTHROUGH)
 
     def prices(self) -> dict[str, Prices]:
         """Return the prices, by model; nothing where none is stated."""
@@ -246,7 +263,13 @@ class Config(_Section):
                 for index, section in enumerate(pool.replicas)
             )
             return Pool(
-                pool.name, pool.role, replicas, pool.speculation, pool.max_concurrency, model.timeouts.value()
+                pool.name,
+                pool.role,
+                replicas,
+                pool.speculation,
+                pool.max_concurrency,
+                model.timeouts.value(),
+                self.thinking(model),
             )
 
         return {

@@ -27,7 +27,7 @@ from backends.errors import (
     BackendUnavailable,
 )
 from backends.openai_server import error_message, says_too_long
-from policies.errors import InputTooLong, UnknownKey, UnknownModel
+from policies.errors import InputTooLong, ThinkingConflict, UnknownKey, UnknownModel
 
 
 class GatewayError(Exception):
@@ -120,6 +120,7 @@ TABLE: Mapping[type[Exception], _Row] = {
     NotFound: _Row(404, "invalid_request_error", "not_found"),
     UnknownModel: _Row(404, "invalid_request_error", "model_not_found"),
     InputTooLong: _Row(400, "invalid_request_error", "context_length_exceeded"),
+    ThinkingConflict: _Row(400, "invalid_request_error", None),
     BackendRejected: _Row(400, "invalid_request_error", None),
     BackendOverloaded: _Row(503, "server_error", "server_is_overloaded"),
     BackendUnavailable: _Row(503, "server_error", "model_unavailable"),

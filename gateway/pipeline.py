@@ -13,6 +13,7 @@ from gateway.opening import Begun, begin
 from gateway.records import RequestRecord, Status
 from gateway.services import Services
 from gateway.streaming import DONE
+from gateway.thinking.wishes import forces_a_tool, read_wish
 from gateway.wire import ChatRequest, parse_chat
 from policies.decision import decide, needs_estimate
 from policies.types import Ask, Caller, Hardness, Prices
@@ -118,6 +119,8 @@ def _decide(services: Services, caller: Caller, chat: ChatRequest, exchange: Exc
         input_tokens=chat.input_tokens(),
         max_output_tokens=chat.max_output_tokens,
         text=chat.messages[chat.pending()].text() if tenant.routing.standard_keywords else "",
+        effort=read_wish(chat.fields, chat.model, services.models),
+        tool_forced=forces_a_tool(chat.fields),
     )
     exchange.decision = decide(
         ask,

@@ -71,6 +71,7 @@ async def running_gateway(
     context: int | None = None,
     server: Mapping[str, Any] | None = None,
     timeouts: Mapping[str, float] | None = None,
+    thinking: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[GatewayUnderTest]:
     """Run a gateway with the tenants `acme` (as given) and `umbrella` (defaults).
 
@@ -84,6 +85,7 @@ async def running_gateway(
         context: Context of both models.
         server: The section of that name.
         timeouts: Of both models, as in the configuration.
+        thinking: How it is controlled, by model.
     """
     urls = {"flash": [flash] if isinstance(flash, str) else flash, "standard": [standard]}
     models = {
@@ -94,6 +96,7 @@ async def running_gateway(
             "timeouts": dict(timeouts or {}),
         }
         | ({} if context is None else {"context": context})
+        | ({"thinking": thinking[name]} if thinking and name in thinking else {})
         for name, replicas in urls.items()
     }
     settings = {"redis": {"url": redis_url}, "models": models, "server": server or {}}
