@@ -27,6 +27,14 @@ class EngineFlavour(StrEnum):
     LLAMA_CPP = "llama.cpp"
 
 
+class Thinking(StrEnum):
+    """How a model's thinking is controlled."""
+
+    DEEPSEEK = "deepseek"  # by its rules, in the words of each engine
+    NONE = "none"  # nothing is said of it, and reasoning of earlier turns is not sent
+    PASSTHROUGH = "passthrough"  # what clients say of it travels on as it came
+
+
 @dataclass(frozen=True, slots=True)
 class Replica:
     """One server that can answer for a model.
@@ -88,6 +96,7 @@ class Pool:
         speculation: Whether its engines run with speculative decoding.
         max_concurrency: Most requests at once over the pool; None leaves it to the engine.
         timeouts: Of its replicas.
+        thinking: Of its model.
     """
 
     name: str
@@ -96,6 +105,7 @@ class Pool:
     speculation: bool = False
     max_concurrency: int | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
+    thinking: Thinking = Thinking.PASSTHROUGH
 
 
 class InferenceRequest(msgspec.Struct, frozen=True):

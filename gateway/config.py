@@ -1,5 +1,6 @@
 """`flashlane.yaml`: its schema, and the plain values that the rest of the program gets from it."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -8,7 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from backends.types import DEFAULT_TIMEOUTS, EngineFlavour, Pool, Replica, ReplicaKind, Timeouts
+from backends.types import DEFAULT_TIMEOUTS, EngineFlavour, Pool, Replica, ReplicaKind, Thinking, Timeouts
 from gateway.capabilities import CapabilitiesSection
 from gateway.errors import ConfigInvalid
 from policies.cost import prices_of_gpu
@@ -21,6 +22,8 @@ HttpUrl = Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")]
 Usd = Annotated[Decimal, Field(ge=0)]
 Seconds = Annotated[float, Field(gt=0, le=86400)]
 MIB = 1024 * 1024
+_DEEPSEEK = re.compile(r"deepseek\S*(?:v3\.[1-9]|v[4-9]|[-_]flash)", re.IGNORECASE)
+"""Names of DeepSeek's models that think unless they are told not to: those since V3.1."""
 
 
 class _Section(BaseModel):
@@ -161,7 +164,20 @@ class ModelSection(_Section):
     prices: TokenPrices | GpuPrices | None = None
     gsm: GsmSection | None = None
     timeouts: TimeoutsSection = Field(default_factory=TimeoutsSection)
+    thinking: Thinking | None = Field(
+        default=None,
+        description="How its thinking is controlled; see docs/thinking.md. Left out: `deepseek` where its "
+        "name says so, else `none` where another model has `deepseek`, else `passthrough`.",
+    )
     pools: list[PoolSection] = Field(min_length=1)
+
+    def stated_thinking(self) -> Thinking | None:
+        """Return how its thinking is controlled, as it is stated, or as its names say."""
+        if self.thinking is not None:
+            return self.thinking
+        providers = [replica.litellm for pool in self.pools for replica in pool.replicas if replica.litellm]
+        named = any(map(_DEEPSEEK.search, (self.served_name, *providers)))
+        return Thinking.DEEPSEEK if named else None
 
     @model_validator(mode="after")
     def _pools_differ(self) -> Self:
@@ -203,9 +219,24 @@ class Config(_Section):
     def facts(self) -> dict[str, ModelFacts]:
         """Return what decisions need to know, by model."""
         return {
-            name: ModelFacts(name, model.context, model.capabilities.names(), model.tokenizer)
+            name: ModelFacts(
+                name,
+                model.context,
+                model.capabilities.names(),
+                model.tokenizer,
+                thinks=self.thinking(model) is Thinking.DEEPSEEK,
+            )
             for name, model in self.models.items()
         }
+
+    def thinking(self, model: ModelSection) -> Thinking:
+        """Return how the thinking of one of the models is controlled.
+
+        Once one model gives its reasoning to clients to hand back, another will get it in a history; and
+        one that knows no such field may refuse it.
+        """
+        others = any(other.stated_thinking() is Thinking.DEEPSEEK for other in self.models.values())
+        return model.stated_thinking() or (Thinking.NONE if others else Thinking.PASSTHROUGH)
 
     def prices(self) -> dict[str, Prices]:
         """Return the prices, by model; nothing where none is stated."""
@@ -254,7 +285,13 @@ class Config(_Section):
                 for index, section in enumerate(pool.replicas)
             )
             return Pool(
-                pool.name, pool.role, replicas, pool.speculation, pool.max_concurrency, model.timeouts.value()
+                pool.name,
+                pool.role,
+                replicas,
+                pool.speculation,
+                pool.max_concurrency,
+                model.timeouts.value(),
+                self.thinking(model),
             )
 
         return {

@@ -27,7 +27,14 @@ from backends.errors import (
     BackendUnavailable,
 )
 from backends.openai_server import error_message, says_too_long
-from policies.errors import InputTooLong, UnknownKey, UnknownModel, UnsupportedContent, UnsupportedParameter
+from policies.errors import (
+    InputTooLong,
+    ThinkingConflict,
+    UnknownKey,
+    UnknownModel,
+    UnsupportedContent,
+    UnsupportedParameter,
+)
 
 
 class GatewayError(Exception):
@@ -122,6 +129,7 @@ TABLE: Mapping[type[Exception], _Row] = {
     InputTooLong: _Row(400, "invalid_request_error", "context_length_exceeded"),
     UnsupportedContent: _Row(400, "invalid_request_error", "unsupported_content"),
     UnsupportedParameter: _Row(400, "invalid_request_error", "unsupported_parameter"),
+    ThinkingConflict: _Row(400, "invalid_request_error", None),
     BackendRejected: _Row(400, "invalid_request_error", None),
     BackendOverloaded: _Row(503, "server_error", "server_is_overloaded"),
     BackendUnavailable: _Row(503, "server_error", "model_unavailable"),

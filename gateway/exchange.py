@@ -15,7 +15,7 @@ from gateway.records import RequestRecord, Status
 from gateway.streaming import StreamState
 from gateway.wire import ChatRequest
 from policies.cost import cost_usd
-from policies.types import Caller, Decision, Prices
+from policies.types import Caller, Decision, Effort, Prices
 
 HEADER = "x-flashlane-"
 
@@ -48,6 +48,7 @@ class Exchange(msgspec.Struct, eq=False):
     decision: Decision | None = None
     member: Member | None = None
     model: str = ""
+    effort: Effort | None = None
     attempts: int = 0
     notes: list[str] = msgspec.field(default_factory=list[str])
     asked: float | None = None
@@ -104,6 +105,8 @@ class Exchange(msgspec.Struct, eq=False):
             found[HEADER + "model"] = self.model
             found[HEADER + "pool"] = self.member.pool.name
             found[HEADER + "replica"] = self.member.replica.name
+            if self.effort is not None:
+                found[HEADER + "effort"] = self.effort
             found[HEADER + "overhead-ms"] = f"{self.overhead_ms():.3f}"
         return found
 

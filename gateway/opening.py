@@ -18,6 +18,7 @@ from gateway.exchange import Exchange
 from gateway.http import within
 from gateway.services import Services
 from gateway.streaming import Relay, StreamState, read_plain, with_reasoning_content
+from gateway.thinking.adapting import adapt
 
 log = logging.getLogger(__name__)
 
@@ -189,10 +190,15 @@ def _request(
     if chat is None or caller is None or decision is None:
         raise ValueError("a request that was not decided cannot be asked for")
     salted = replica.flavour is EngineFlavour.VLLM and not caller.tenant.shared_cache
+    adapted = adapt(chat.fields, decision.effort, replica, member.pool.thinking)
+    exchange.effort = adapted.effort
+    if adapted.note:
+        exchange.notes.append(f"{replica.name}: {adapted.note}")
     body = chat.upstream_body(
         replica.upstream_model,
         max_output_tokens=decision.max_output_tokens,
         cache_salt=caller.tenant.name if salted else None,
+        adapted=adapted.fields,
     )
     return InferenceRequest("/v1/chat/completions", body, chat.stream, headers, patience)
 

@@ -14,6 +14,7 @@ from gateway.opening import Begun, begin
 from gateway.records import RequestRecord, Status
 from gateway.services import Services
 from gateway.streaming import DONE
+from gateway.thinking.wishes import forces_a_tool, read_wish
 from gateway.wire import ChatRequest, parse_chat
 from policies.decision import decide, needs_estimate
 from policies.types import STANDARD, Ask, Caller, Hardness, Prices
@@ -61,7 +62,7 @@ async def answer_chat(
         exchange.caller = identify(services, scope)
         body = await exchange.waiting(read_body(scope, receive, services.max_body_bytes))
         exchange.chat = parse_chat(body if translate is None else translate(body))
-        ask = _ask(exchange.caller, exchange.chat)
+        ask = _ask(services, exchange.caller, exchange.chat)
         _estimate(services, exchange.caller, exchange.chat, ask, exchange)
         _decide(services, exchange.caller, exchange.chat, ask, exchange)
         with ClientPresence(receive):
@@ -101,7 +102,7 @@ def identify(services: Services, scope: Scope) -> Caller:
     return services.tenants.identify(key)
 
 
-def _ask(caller: Caller, chat: ChatRequest) -> Ask:
+def _ask(services: Services, caller: Caller, chat: ChatRequest) -> Ask:
     """Return what the decision looks at."""
     return Ask(
         model=chat.model,
@@ -110,6 +111,8 @@ def _ask(caller: Caller, chat: ChatRequest) -> Ask:
         text=chat.messages[chat.pending()].text() if caller.tenant.routing.standard_keywords else "",
         needs=needs_of(chat),
         token_ids=token_ids_of(chat),
+        effort=read_wish(chat.fields, chat.model, services.models),
+        tool_forced=forces_a_tool(chat.fields),
     )
 
 

@@ -5,7 +5,7 @@ that came in, so numbers keep their digits and unknown fields their meaning.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -134,15 +134,23 @@ class ChatRequest(msgspec.Struct):
         self.fields["messages"] = _raw([r for r, keep in zip(raw, kept, strict=True) if keep])
         self.messages = [m for m, keep in zip(self.messages, kept, strict=True) if keep]
 
-    def upstream_body(self, model: str, *, max_output_tokens: int | None, cache_salt: str | None) -> bytes:
+    def upstream_body(
+        self,
+        model: str,
+        *,
+        max_output_tokens: int | None,
+        cache_salt: str | None,
+        adapted: Mapping[str, Raw] | None = None,
+    ) -> bytes:
         """Return the body for an engine.
 
         Args:
             model: The engine's name of it.
             max_output_tokens: Cap to send in place of the client's; None leaves the client's.
             cache_salt: Keeps this tenant's cached prefixes apart; None where the engine has no such field.
+            adapted: The fields in the engine's own words; None takes them as they came.
         """
-        fields = dict(self.fields)
+        fields = dict(self.fields if adapted is None else adapted)
         fields["model"] = _raw(model)
         if self.stream and not self.wants_usage:
             options = _decode(fields, "stream_options", dict[str, Raw]) or {}

@@ -5,11 +5,15 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from policies.capabilities import able, can_stand_in, has_all, unsupported, why_alone
+from policies.effort import choose_effort
 from policies.errors import InputTooLong, UnknownModel
 from policies.types import AUTO, FLASH, STANDARD, Ask, Decision, Hardness, Mode, ModelTable, Tenant
 
 OUTPUT_RESERVE = 256
 """Tokens kept free for the answer when the client names no `max_tokens`."""
+
+COMPLEXITY = "complexity"
+"""The rule that looked at the score and at nothing else."""
 
 
 def needs_estimate(ask: Ask, tenant: Tenant, models: ModelTable) -> bool:
@@ -49,6 +53,7 @@ def decide(
         UnknownModel: The model is not configured, or the tenant may not use it.
         InputTooLong: The tenant's context rule says `reject`.
         Unsupported: The forced model, or every model that `auto` may choose, lacks what is needed.
+        ThinkingConflict: Thinking is asked for, and a tool is forced, of a model that cannot do both.
     """
     trace: list[str] = []
     limit = tenant.context.max_input_tokens
@@ -66,16 +71,17 @@ def decide(
         case = case._replace(ask=replace(ask, input_tokens=limit or 0))
     if ask.model == AUTO:
         model, reason = _make_it_fit(model, reason, case, trace)
-    return Decision(
-        model=model,
-        fallbacks=tuple(
-            name for name in tenant.routing.fallback if name != model and _may_take_over(name, model, case)
-        ),
-        reason=reason,
-        trace=(*trace, reason),
-        max_output_tokens=_output_cap(ask, tenant),
-        keep_input_tokens=keep,
-    )
+    trace.append(reason)
+    fallbacks = [
+        name for name in tenant.routing.fallback if name != model and _may_take_over(name, model, case)
+    ]
+    cap, effort = _output_cap(ask, tenant), None
+    if any(models[name].thinks for name in (model, *fallbacks)):
+        easy = model == FLASH and reason.startswith(COMPLEXITY)
+        most = ask.max_output_tokens if cap is None else cap
+        effort, why = choose_effort(ask, models[model], easy=easy, limit=most)
+        trace.append(why)
+    return Decision(model, tuple(fallbacks), reason, tuple(trace), cap, keep, effort)
 
 
 class _Case(NamedTuple):
@@ -132,8 +138,8 @@ def _by_hardness(case: _Case, trace: list[str]) -> tuple[str, str]:
     if keyword is not None:
         return STANDARD, f"keyword:{keyword}"
     if hardness.score > case.cut:
-        return STANDARD, f"complexity:{hardness.score:.3f}>{case.cut:.3f}"
-    return FLASH, f"complexity:{hardness.score:.3f}<={case.cut:.3f}"
+        return STANDARD, f"{COMPLEXITY}:{hardness.score:.3f}>{case.cut:.3f}"
+    return FLASH, f"{COMPLEXITY}:{hardness.score:.3f}<={case.cut:.3f}"
 
 
 def _allowed(tenant: Tenant, models: ModelTable) -> list[str]:

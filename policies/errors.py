@@ -8,6 +8,7 @@
   - Unsupported         no model that may be used can take the request
     - UnsupportedContent     for what is in its messages
     - UnsupportedParameter   for a parameter
+  - ThinkingConflict    the model cannot think and be forced to call a tool, and both are asked for
 """
 
 
@@ -49,3 +50,9 @@ class UnsupportedContent(Unsupported):
 
 class UnsupportedParameter(Unsupported):
     """A parameter asks for what no model that may be used does."""
+
+
+class ThinkingConflict(PolicyError):
+    """The model cannot think and be forced to call a tool, and both are asked for."""
+
+    param = "tool_choice"

@@ -31,6 +31,19 @@ class Mode(StrEnum):
     STANDARD = STANDARD
 
 
+class Effort(StrEnum):
+    """How hard a model shall think: OpenAI's names, and `on` for a model's own measure."""
+
+    OFF = "off"
+    ON = "on"
+    MINIMAL = "minimal"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    XHIGH = "xhigh"
+    MAX = "max"
+
+
 @dataclass(frozen=True, slots=True)
 class Routing:
     """How a tenant's `auto` requests are divided.
@@ -127,12 +140,14 @@ class ModelFacts:
         context: Longest input plus output, tokens; None when not stated.
         capabilities: What it takes and does beside text, by the names of `policies.capabilities`.
         tokenizer: Models that state the same name share their token ids; None when not stated.
+        thinks: Whether it thinks unless told not to, and can be told.
     """
 
     name: str
     context: int | None = None
     capabilities: frozenset[str] = DEFAULT_CAPABILITIES
     tokenizer: str | None = None
+    thinks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +177,8 @@ class Ask(msgspec.Struct, frozen=True):
         text: The pending user text, searched for keywords.
         needs: What the model must be able to do, one of each capability.
         token_ids: Name of the first field that holds token ids; "" when none does.
+        effort: As the client asked; None when it said nothing.
+        tool_forced: Whether `tool_choice` leaves the model no choice but to call a tool.
     """
 
     model: str
@@ -170,6 +187,8 @@ class Ask(msgspec.Struct, frozen=True):
     text: str = ""
     needs: tuple[Need, ...] = ()
     token_ids: str = ""
+    effort: Effort | None = None
+    tool_forced: bool = False
 
 
 class Hardness(msgspec.Struct, frozen=True):
@@ -189,6 +208,7 @@ class Decision(msgspec.Struct, frozen=True):
         trace: Every rule that was looked at, in order, for the record.
         max_output_tokens: Cap to send; None leaves the client's value alone.
         keep_input_tokens: Cut the input down to this many tokens first; None leaves it whole.
+        effort: For whichever model that thinks is asked; None leaves the model's own.
     """
 
     model: str
@@ -197,6 +217,7 @@ class Decision(msgspec.Struct, frozen=True):
     trace: tuple[str, ...]
     max_output_tokens: int | None = None
     keep_input_tokens: int | None = None
+    effort: Effort | None = None
 
     @property
     def rule(self) -> str:

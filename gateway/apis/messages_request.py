@@ -164,7 +164,7 @@ class Metadata(msgspec.Struct):
 
 
 class Thinking(msgspec.Struct):
-    """Whether the model shall think."""
+    """Whether the model shall think; `adaptive` leaves it to the model."""
 
     type: str
 
@@ -342,8 +342,9 @@ def _sampling(fields: Fields) -> dict[str, object]:
     metadata = fields.take("metadata", Metadata)
     if metadata and metadata.user_id:
         found["user"] = metadata.user_id
-    if thinking := fields.take("thinking", Thinking):
-        found["thinking"] = {"type": "disabled" if thinking.type == "disabled" else "enabled"}
+    thinking = fields.take("thinking", Thinking)
+    if thinking and thinking.type in {"enabled", "disabled"}:
+        found["thinking"] = {"type": thinking.type}
     config = fields.take("output_config", OutputConfig) or OutputConfig()
     if config.effort:
         found["reasoning_effort"] = config.effort

@@ -1,13 +1,15 @@
 """What `Provider` promises beyond the contract of all backends."""
 
+import json
+
 import pytest
 
 from backends.errors import BackendError, BackendUnavailable
-from backends.provider import Provider
+from backends.provider import CHAT_PATH, Provider
 from backends.types import InferenceRequest, Replica, ReplicaKind
 from tests.contracts.subjects import API_KEY, SocketSubject, provider, subject_named
 from tests.contracts.test_backend import ask, read_all
-from tests.fakes.upstream import Talk, events
+from tests.fakes.upstream import ScriptedUpstream, Talk, events, well_behaved
 from tests.support.waiting import until
 
 # litellm's own types, and what it asks of them
@@ -71,3 +73,25 @@ async def test_a_path_that_it_does_not_serve_is_told():
 
 async def test_a_provider_is_ready_without_being_asked():
     assert await provider("http://127.0.0.1:9").is_ready()
+
+
+async def test_what_is_said_of_thinking_reaches_deepseek():
+    turns = [
+        {"role": "user", "content": "天气？"},
+        {"role": "assistant", "content": "a", "reasoning_content": "Hm."},
+    ]
+    asked = [
+        {"thinking": {"type": "disabled"}},
+        {"thinking": {"type": "enabled"}},
+        {"thinking": {"type": "enabled"}, "reasoning_effort": "max"},
+    ]
+    async with ScriptedUpstream(well_behaved) as upstream:
+        replica = Replica(
+            "flash/main/0", ReplicaKind.LITELLM, upstream.url, "deepseek/deepseek-flash", api_key="sk"
+        )
+        for words in asked:
+            body = json.dumps({"model": "m", "messages": turns, **words}).encode()
+            await read_all(await Provider(replica).open(InferenceRequest(CHAT_PATH, body, False, {})))
+    bodies = [request.json() for request in upstream.requests]
+    assert [{name: body[name] for name in body if name in asked[2]} for body in bodies] == asked
+    assert [body["messages"] for body in bodies] == [turns] * len(asked)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from itertools import product
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from tests.cases.playing import (
     word,
 )
 from tests.fakes.upstream import ScriptedUpstream, Talk, answer
+from tests.gateway.conftest import StartGateway
 from tests.support.gateway import GatewayUnderTest
 from tests.support.waiting import until
 
@@ -98,21 +100,26 @@ def tool_turns(question: str, **reasoning: str) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.parametrize(
+    "models", [{}, {"flash": {"thinking": "deepseek"}}], ids=["passed through", "controlled"]
+)
+@pytest.mark.parametrize("model", ["flash", "auto"])
 async def test_reasoning_of_a_tool_turn_goes_back_to_the_engine(
-    gateway: GatewayUnderTest, flash: ScriptedUpstream
+    start_gateway: StartGateway, flash: ScriptedUpstream, model: str, models: dict[str, dict[str, str]]
 ):
     """OPEN-07 b: as the client sent it."""
     turns = tool_turns(EASY, reasoning_content="I look it up.")
-    await ask(gateway, messages=turns, tools=[WEATHER])
+    async with start_gateway(models=models) as gateway:
+        await ask(gateway, model=model, messages=turns, tools=[WEATHER])
     assert flash.requests[0].json()["messages"] == turns
 
 
-@pytest.mark.xfail(
-    strict=True, reason="no history is adapted to the model that the gateway chose (issue item 8)"
-)
 @pytest.mark.parametrize("reasoning", [True, False])
 async def test_a_tool_loop_meets_no_refusal_that_our_choice_of_model_caused(
-    gateway: GatewayUnderTest, flash: ScriptedUpstream, standard: ScriptedUpstream, reasoning: bool
+    start_gateway: StartGateway,
+    flash: ScriptedUpstream,
+    standard: ScriptedUpstream,
+    reasoning: bool,
 ):
     """OPEN-07 c: a history of the one model goes to the other, whose rules differ."""
 
@@ -131,9 +138,11 @@ async def test_a_tool_loop_meets_no_refusal_that_our_choice_of_model_caused(
         )
 
     flash.script, standard.script = picky_flash, picky_standard
-    turns = tool_turns(HARD, reasoning_content="I look it up.") if reasoning else tool_turns(EASY)
-    reply = await ask(gateway, model="auto", messages=turns, tools=[WEATHER])
-    assert reply.status_code == 200
+    said = {"reasoning_content": "I look it up."} if reasoning else {}
+    async with start_gateway(models={"flash": {"thinking": "deepseek"}}) as gateway:
+        for question, model in product((EASY, HARD), ("auto", "flash", "standard")):
+            reply = await ask(gateway, model=model, messages=tool_turns(question, **said), tools=[WEATHER])
+            assert reply.status_code == 200
 
 
 async def test_a_line_of_a_mebibyte_passes_whole(gateway: GatewayUnderTest, flash: ScriptedUpstream):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from backends.models.catalogue import CATALOGUE
-from backends.types import EngineFlavour, ReplicaKind
+from backends.types import EngineFlavour, ReplicaKind, Thinking
 from gateway.config import load_config
 from gateway.runtime import known_names
 from policies.key_files import create_key
@@ -92,6 +92,14 @@ def test_the_two_pools_are_of_vllm_engines():
     flash = config.pools(SECRETS, {})["flash"]
     assert [pool.name for pool in flash] == ["latency", "throughput"]
     assert {replica.flavour for pool in flash for replica in pool.replicas} == {EngineFlavour.VLLM}
+
+
+@pytest.mark.parametrize(
+    "name", ["deepseek-api/flashlane", "self-hosted-vllm/flashlane", "self-hosted-vllm/two-pools"]
+)
+def test_a_flash_of_deepseeks_is_told_how_to_think(name: str):
+    config = load_config(EXAMPLES / f"{name}.yaml")
+    assert {pool.thinking for pool in config.pools(SECRETS, {})["flash"]} == {Thinking.DEEPSEEK}
 
 
 @pytest.mark.parametrize("readme", sorted(EXAMPLES.glob("*/README.md")), ids=name_of)

@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from backends.types import EngineFlavour, ReplicaKind
+from backends.types import EngineFlavour, ReplicaKind, Thinking
 from gateway.config import Config, load_config
 from gateway.errors import ConfigInvalid
 from gateway.runtime import known_names
@@ -254,6 +254,46 @@ def test_embedded_engines_are_listed_and_get_their_address(tmp_path: Path):
     assert (engine.replica, engine.source, engine.section.threads) == ("flash/main/0", "small", 2)
     replica = config.pools({}, {"flash/main/0": "http://127.0.0.1:5"})["flash"][0].replicas[0]
     assert (replica.target, replica.flavour) == ("http://127.0.0.1:5", EngineFlavour.LLAMA_CPP)
+
+
+def test_a_model_beside_one_that_hands_out_its_reasoning_is_given_none(tmp_path: Path):
+    def found(text: str) -> list[Thinking]:
+        pools = load_config(written(tmp_path, text)).pools({}, {})
+        return [pools[name][0].thinking for name in ("flash", "standard")]
+
+    thinks = SMALL.replace("served_name: a", "served_name: a, thinking: deepseek")
+    assert found(SMALL) == [Thinking.PASSTHROUGH, Thinking.PASSTHROUGH]
+    assert found(thinks) == [Thinking.DEEPSEEK, Thinking.NONE]
+    itself = thinks.replace("served_name: b", "served_name: b, thinking: passthrough")
+    assert found(itself) == [Thinking.DEEPSEEK, Thinking.PASSTHROUGH]
+    facts = load_config(written(tmp_path, thinks)).facts()
+    assert [facts[name].thinks for name in ("flash", "standard")] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "thinks"),
+    [
+        ("deepseek-v4.1-flash", True),
+        ("deepseek-ai/DeepSeek-V4.1-Flash", True),
+        ("deepseek-flash", True),
+        ("DeepSeek-V3.1", True),
+        ("DeepSeek-R1-Distill-Qwen-7B", False),
+        ("DeepSeek-V3-0324", False),
+    ],
+)
+def test_a_model_of_deepseek_is_known_by_its_name(tmp_path: Path, name: str, thinks: bool):
+    config = load_config(written(tmp_path, SMALL.replace("served_name: a", f"served_name: {name}")))
+    assert config.facts()["flash"].thinks is thinks
+    provider = SMALL.replace('{url: "http://b:1"}', f"{{litellm: deepseek/{name}, api_key_env: K}}")
+    assert load_config(written(tmp_path, provider)).facts()["standard"].thinks is thinks
+    free = SMALL.replace("served_name: a", f"served_name: {name}, thinking: passthrough")
+    assert not load_config(written(tmp_path, free)).facts()["flash"].thinks
+
+
+def test_a_way_to_think_that_is_not_known_is_refused_with_those_that_are(tmp_path: Path):
+    said = fault(tmp_path, SMALL.replace("served_name: a", "served_name: a, thinking: often"))
+    assert "models.flash.thinking" in said
+    assert all(way in said for way in Thinking)
 
 
 def schema_faults(model: type[Config | TenantFile], data: object) -> list[str]:

@@ -1,0 +1,1 @@
+"""Thinking: what clients ask of it, and how each engine is told."""
