@@ -1,17 +1,13 @@
-"""Chat requests as they come over the wire, and as they go on to an engine.
-
-The body is cut into its top-level fields once; a field that nothing looks at travels on as the bytes
-that came in, so numbers keep their digits and unknown fields their meaning.
-"""
+"""Chat requests as they come over the wire, and as they go on to an engine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
 
 from classifier.types import Conversation, Turn
+from gateway.body import as_raw, read_field, read_fields
 from gateway.errors import BodyInvalid
 from policies.errors import InputTooLong
 from policies.tokens import estimate_tokens
@@ -21,7 +17,6 @@ ISOLATION_FIELDS = ("cache_salt", "priority", "kv_transfer_params", "prompt_embe
 
 LIMIT_FIELDS = frozenset({"max_tokens", "max_completion_tokens"})
 SYSTEM_ROLES = frozenset({"system", "developer"})
-T = TypeVar("T")
 TOKENS_PER_MESSAGE = 4
 """What a chat template adds around a message, about."""
 
@@ -130,7 +125,7 @@ class ChatRequest:
                 "the most that the tenant may send."
             )
         raw = msgspec.json.decode(self.fields["messages"], type=list[Raw])
-        self.fields["messages"] = _raw([r for r, keep in zip(raw, kept, strict=True) if keep])
+        self.fields["messages"] = as_raw([r for r, keep in zip(raw, kept, strict=True) if keep])
         self.messages = [m for m, keep in zip(self.messages, kept, strict=True) if keep]
 
     def upstream_body(self, model: str, *, max_output_tokens: int | None, cache_salt: str | None) -> bytes:
@@ -142,16 +137,16 @@ class ChatRequest:
             cache_salt: Keeps this tenant's cached prefixes apart; None where the engine has no such field.
         """
         fields = dict(self.fields)
-        fields["model"] = _raw(model)
+        fields["model"] = as_raw(model)
         if self.stream and not self.wants_usage:
-            options = _decode(fields, "stream_options", dict[str, Raw]) or {}
-            fields["stream_options"] = _raw(options | {"include_usage": Raw(b"true")})
+            options = read_field(fields, "stream_options", dict[str, Raw]) or {}
+            fields["stream_options"] = as_raw(options | {"include_usage": Raw(b"true")})
         if max_output_tokens is not None:
             # Under every name that the client used: an engine may read but one of them.
             for name in LIMIT_FIELDS & fields.keys() or {"max_tokens"}:
-                fields[name] = _raw(max_output_tokens)
+                fields[name] = as_raw(max_output_tokens)
         if cache_salt is not None:
-            fields["cache_salt"] = _raw(cache_salt)
+            fields["cache_salt"] = as_raw(cache_salt)
         return msgspec.json.encode(fields)
 
 
@@ -161,55 +156,25 @@ def parse_chat(body: bytes) -> ChatRequest:
     Raises:
         BodyInvalid: It is not JSON, or a field that Flashlane reads is missing or of another type.
     """
-    try:
-        body.decode("utf-8")
-        fields = msgspec.json.decode(body, type=dict[str, Raw])
-    except UnicodeDecodeError as error:
-        raise BodyInvalid(f"The body is not UTF-8: byte {error.start} is wrong.") from error
-    except msgspec.ValidationError as error:
-        raise BodyInvalid("The body must be a JSON object.") from error
-    except msgspec.DecodeError as error:
-        raise BodyInvalid(f"The body is not valid JSON: {error}.") from error
-    except RecursionError as error:
-        raise BodyInvalid("The body is nested too deeply.") from error
+    fields = read_fields(body)
     for name in ISOLATION_FIELDS:
         fields.pop(name, None)
-    model = _decode(fields, "model", str)
+    model = read_field(fields, "model", str)
     if not model:
         raise BodyInvalid("You must name a model, for example 'auto'.", param="model")
-    messages = _decode(fields, "messages", list[Message])
+    messages = read_field(fields, "messages", list[Message])
     if not messages:
         raise BodyInvalid("'messages' must hold at least one message.", param="messages")
-    options = _decode(fields, "stream_options", StreamOptions)
+    options = read_field(fields, "stream_options", StreamOptions)
     return ChatRequest(
         model=model,
-        stream=bool(_decode(fields, "stream", bool)),
+        stream=bool(read_field(fields, "stream", bool)),
         wants_usage=bool(options and options.include_usage),
-        max_output_tokens=_decode(fields, "max_completion_tokens", int) or _decode(fields, "max_tokens", int),
+        max_output_tokens=read_field(fields, "max_completion_tokens", int)
+        or read_field(fields, "max_tokens", int),
         messages=messages,
         fields=fields,
     )
-
-
-def _decode(fields: dict[str, Raw], name: str, kind: type[T]) -> T | None:
-    """Return a field; None when it is absent or null."""
-    raw = fields.get(name)
-    if raw is None:
-        return None
-    try:
-        return msgspec.json.decode(raw, type=kind | None)
-    except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
-        param = name + where.rstrip("`")
-        raise BodyInvalid(
-            f"Invalid value for '{param}': {what[0].lower()}{what[1:]}.", param=param
-        ) from error
-    except RecursionError as error:
-        raise BodyInvalid(f"'{name}' is nested too deeply.", param=name) from error
-
-
-def _raw(value: Any) -> Raw:  # noqa: ANN401 - whatever JSON has
-    return Raw(msgspec.json.encode(value))
 
 
 def _count(tools: bytes) -> int:
