@@ -4,6 +4,7 @@
   - BackendUnavailable     refused, unreachable, or failed before it brought anything; another may be tried
   - BackendTimeout         nothing came in time; not tried elsewhere, for the work may have been done
   - BackendOverloaded      429 or 503 from the engine
+  - BackendUnfit           it does not have the endpoint; another kind of replica may
   - BackendRejected        the engine refused the request (4xx); another replica would refuse it too
 * EngineError              an engine that we own
   - EngineFailed           it did not start, or kept dying
@@ -52,6 +53,10 @@ class BackendOverloaded(BackendError):
         super().__init__(message, replica=replica)
         self.status = status
         self.retry_after = retry_after
+
+
+class BackendUnfit(BackendError):
+    """It does not have the endpoint; another kind of replica may. Nothing was sent."""
 
 
 class BackendRejected(BackendError):

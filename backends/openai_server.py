@@ -11,9 +11,10 @@ from backends.errors import (
     BackendRejected,
     BackendTimeout,
     BackendUnavailable,
+    BackendUnfit,
 )
 from backends.http_client import HttpError, HttpPool, Response
-from backends.types import InferenceRequest, Replica
+from backends.types import CHAT_PATH, InferenceRequest, Replica
 
 MAX_HEALTH = 64 * 1024
 """Most bytes of a health page."""
@@ -55,7 +56,7 @@ class OpenAIServer:
             ) from error
         if response.status != 200:
             try:
-                raise await _refusal(response, self._replica)
+                raise await _refusal(response, self._replica, request.path)
             finally:
                 response.close()
         return ServerAnswer(response, name)
@@ -98,7 +99,7 @@ class ServerAnswer:
         self._response.close()
 
 
-async def _refusal(response: Response, server: Replica) -> BackendError:
+async def _refusal(response: Response, server: Replica, path: str) -> BackendError:
     """Return the error that a status other than 200 stands for; our key is cut out of what it says."""
     status, replica = response.status, server.name
     try:
@@ -111,6 +112,12 @@ async def _refusal(response: Response, server: Replica) -> BackendError:
     if status in REJECTED:
         return BackendRejected(
             f"Replica {replica} refused the request.", replica=replica, status=status, body=body
+        )
+    if status == 501 or (status in {404, 405} and path != CHAT_PATH):
+        return BackendUnfit(
+            f"Replica {replica} does not serve {path} ({status}). Its engine has to be started for "
+            "that, with a model that can do it.",
+            replica=replica,
         )
     if status in OVERLOADED:
         return BackendOverloaded(

@@ -41,6 +41,7 @@ class Backend(Protocol):
             BackendUnavailable: Refused, unreachable or misconfigured.
             BackendTimeout: No status came in time.
             BackendOverloaded: It asks us to come again later.
+            BackendUnfit: It does not have the endpoint.
             BackendRejected: It refuses the request itself.
         """
         ...

@@ -17,10 +17,13 @@ from backends.errors import (
     BackendRejected,
     BackendTimeout,
     BackendUnavailable,
+    BackendUnfit,
 )
-from backends.types import InferenceRequest, Replica
+from backends.types import CHAT_PATH, EMBEDDINGS_PATH, InferenceRequest, Replica
 
-CHAT_PATH = "/v1/chat/completions"
+CALLS = {CHAT_PATH: "acompletion", EMBEDDINGS_PATH: "aembedding"}
+"""What litellm has for an endpoint. Its text completions are chats in disguise for most providers, and
+their streams cannot be closed, so they are left out."""
 
 
 def load_litellm() -> Any:  # noqa: ANN401 - the module ships types that strict checking cannot follow
@@ -43,8 +46,12 @@ class Provider:
     async def open(self, request: InferenceRequest) -> "ProviderAnswer":
         """Start `request`; see `Backend.open`."""
         name = self._replica.name
-        if request.path != CHAT_PATH:
-            raise BackendUnavailable(f"Replica {name} serves {CHAT_PATH} only.", replica=name)
+        if request.path not in CALLS:
+            raise BackendUnfit(
+                f"Replica {name} is reached through litellm, which has no {request.path} for it. Use "
+                f"{CHAT_PATH}, or a model with a replica of the kind 'url' or 'embedded'.",
+                replica=name,
+            )
         litellm = await self._load()
         arguments: dict[str, Any] = msgspec.json.decode(request.body)
         arguments |= {
@@ -60,16 +67,17 @@ class Provider:
             arguments["api_base"] = self._replica.target
         try:
             async with asyncio.timeout(request.patience):
-                return await self._begin(litellm, arguments, stream=request.stream)
+                call = getattr(litellm, CALLS[request.path])
+                return await self._begin(call, arguments, stream=request.stream)
         except TimeoutError as error:
             raise BackendTimeout(
                 f"Replica {name} gave no answer within {request.patience:g} s.", replica=name
             ) from error
 
-    async def _begin(self, litellm: Any, arguments: dict[str, Any], *, stream: bool) -> "ProviderAnswer":  # noqa: ANN401
+    async def _begin(self, call: Any, arguments: dict[str, Any], *, stream: bool) -> "ProviderAnswer":  # noqa: ANN401
         name = self._replica.name
         try:
-            answer: Any = await litellm.acompletion(**arguments)
+            answer: Any = await call(**arguments)
         except Exception as error:
             raise _refusal(error, self._replica) from error
         if not stream:

@@ -5,6 +5,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+CHAT_PATH = "/v1/chat/completions"
+COMPLETIONS_PATH = "/v1/completions"
+EMBEDDINGS_PATH = "/v1/embeddings"
+
 
 class ReplicaKind(StrEnum):
     """How a replica is reached."""
@@ -98,7 +102,7 @@ class InferenceRequest:
     """One request as the engine shall get it.
 
     Attributes:
-        path: Endpoint below the base URL, e.g. "/v1/chat/completions".
+        path: Endpoint below the base URL, one of the paths above.
         body: JSON, ready to send; `model` is already the upstream's name.
         stream: Whether an event stream is asked for.
         headers: Extra headers to send (trace context); no credentials.

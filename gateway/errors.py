@@ -25,6 +25,7 @@ from backends.errors import (
     BackendRejected,
     BackendTimeout,
     BackendUnavailable,
+    BackendUnfit,
 )
 from backends.openai_server import error_message, says_too_long
 from policies.errors import InputTooLong, UnknownKey, UnknownModel
@@ -121,6 +122,7 @@ TABLE: Mapping[type[Exception], _Row] = {
     UnknownModel: _Row(404, "invalid_request_error", "model_not_found"),
     InputTooLong: _Row(400, "invalid_request_error", "context_length_exceeded"),
     BackendRejected: _Row(400, "invalid_request_error", None),
+    BackendUnfit: _Row(400, "invalid_request_error", "unsupported_endpoint"),
     BackendOverloaded: _Row(503, "server_error", "server_is_overloaded"),
     BackendUnavailable: _Row(503, "server_error", "model_unavailable"),
     BackendTimeout: _Row(504, "server_error", "timeout"),

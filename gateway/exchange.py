@@ -10,8 +10,8 @@ from backends.types import Usage
 from classifier.types import ComplexityEstimate
 from gateway.clock import Clock
 from gateway.records import RequestRecord, Status
+from gateway.request import ClientRequest
 from gateway.streaming import StreamState
-from gateway.wire import ChatRequest
 from policies.cost import cost_usd
 from policies.types import Caller, Decision, Prices
 
@@ -34,7 +34,7 @@ class Exchange:
     started: float = 0.0
     waited: float = 0.0
     caller: Caller | None = None
-    chat: ChatRequest | None = None
+    request: ClientRequest | None = None
     estimate: ComplexityEstimate | None = None
     decision: Decision | None = None
     member: Member | None = None
@@ -77,12 +77,12 @@ class Exchange:
         """
         if self.usage is not None:
             return self.usage
-        if self.chat is None or not self.model:
+        if self.request is None or not self.model:
             return Usage()
         state = self.stream_state or StreamState()
         if state.usage is not None:
             return state.usage
-        return Usage(self.chat.input_tokens(), 0, state.tokens_seen, estimated=True)
+        return Usage(self.request.input_tokens(), 0, state.tokens_seen, estimated=True)
 
     def headers(self) -> dict[str, str]:
         """Return the headers that say why; those of an answer's end are not among them."""
@@ -115,7 +115,7 @@ class Exchange:
             tenant=self.caller.tenant.name,
             key_name=self.caller.key_name,
             endpoint=self.endpoint,
-            model_requested=self.chat.model[:256] if self.chat else "",
+            model_requested=self.request.model[:256] if self.request else "",
             model=self.model,
             pool=member.pool.name if member else "",
             replica=member.replica.name if member else "",
@@ -125,7 +125,7 @@ class Exchange:
             domain=estimate.domain if estimate else "",
             task=estimate.task if estimate else "",
             classifier_version=estimate.model_version if estimate else "",
-            stream=self.chat.stream if self.chat else False,
+            stream=self.request.stream if self.request else False,
             status=status,
             http_status=http_status,
             error=error,

@@ -8,13 +8,14 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from backends.errors import BackendError, BackendOverloaded, BackendTimeout, BackendUnavailable
+from backends.errors import BackendError, BackendOverloaded, BackendTimeout, BackendUnavailable, BackendUnfit
 from backends.fleet import Member
 from backends.protocol import Answer
 from backends.types import EngineFlavour, InferenceRequest
 from gateway.clock import Clock
 from gateway.exchange import Exchange
 from gateway.http import Deadline
+from gateway.request import ClientRequest
 from gateway.services import Services
 from gateway.streaming import Relay, StreamState, read_plain, with_reasoning_content
 
@@ -108,7 +109,7 @@ async def begin(services: Services, exchange: Exchange, headers: dict[str, str])
         headers: Sent on to the engine.
 
     Raises:
-        BackendError: None brought it; the error is that of the last one tried.
+        BackendError: None brought it; the error is that of the last one tried that has the endpoint.
     """
     failure: BackendError | None = None
     reached = 0
@@ -119,8 +120,9 @@ async def begin(services: Services, exchange: Exchange, headers: dict[str, str])
             exchange.asked = services.clock.monotonic()
         try:
             return await _try(services, exchange, member, headers)
-        except (BackendUnavailable, BackendOverloaded) as error:
-            failure = error
+        except (BackendUnavailable, BackendOverloaded, BackendUnfit) as error:
+            if failure is None or not isinstance(error, BackendUnfit):
+                failure = error
             _note_failure(services, exchange, member, error)
             reached += isinstance(error, BackendUnavailable) and error.reached
             if reached >= TRIES_THAT_REACHED:
@@ -161,20 +163,20 @@ async def _try(services: Services, exchange: Exchange, member: Member, headers: 
 
 
 async def _ask(services: Services, exchange: Exchange, member: Member, headers: dict[str, str]) -> Begun:
-    chat, since = exchange.chat, services.clock.monotonic()
-    if chat is None:
+    request, since = exchange.request, services.clock.monotonic()
+    if request is None:
         raise ValueError("a request without a body cannot be asked for")
     timeouts = member.pool.timeouts
-    patience = timeouts.first_token if chat.stream else timeouts.for_plain()
+    patience = timeouts.first_token if request.stream else timeouts.for_plain()
     answer = await member.open(_request(exchange, member, headers, patience))
     try:
-        if chat.stream and answer.content_type.startswith(EVENT_STREAM):
+        if request.stream and answer.content_type.startswith(EVENT_STREAM):
             return await _peek(services, exchange, member, answer, since)
         left = patience - (services.clock.monotonic() - since)
         name = member.replica.name
         late = BackendTimeout(f"Replica {name} did not finish within {patience:g} s.", replica=name)
         with Deadline(left, late):
-            return await _read_whole(exchange, member, answer)
+            return await _read_whole(exchange, request, member, answer)
     except BaseException:
         await member.close(answer)
         raise
@@ -183,23 +185,23 @@ async def _ask(services: Services, exchange: Exchange, member: Member, headers: 
 def _request(
     exchange: Exchange, member: Member, headers: dict[str, str], patience: float
 ) -> InferenceRequest:
-    chat, caller, decision, replica = exchange.chat, exchange.caller, exchange.decision, member.replica
-    if chat is None or caller is None or decision is None:
+    request, caller, decision, replica = exchange.request, exchange.caller, exchange.decision, member.replica
+    if request is None or caller is None or decision is None:
         raise ValueError("a request that was not decided cannot be asked for")
     salted = replica.flavour is EngineFlavour.VLLM and not caller.tenant.shared_cache
-    body = chat.upstream_body(
+    body = request.upstream_body(
         replica.upstream_model,
         max_output_tokens=decision.max_output_tokens,
         cache_salt=caller.tenant.name if salted else None,
     )
-    return InferenceRequest("/v1/chat/completions", body, chat.stream, headers, patience)
+    return InferenceRequest(request.path, body, request.stream, headers, patience)
 
 
 async def _peek(
     services: Services, exchange: Exchange, member: Member, answer: Answer, since: float
 ) -> Begun:
     """Wait for a stream's first token, for a bounded time; a slow stream is one that has begun."""
-    relay = Relay(member.replica.name, show_usage=exchange.chat.wants_usage if exchange.chat else False)
+    relay = Relay(member.replica.name, show_usage=exchange.request.wants_usage if exchange.request else False)
     exchange.stream_state = relay.state
     reader = StreamReader(answer, member, relay.state, services.clock, since)
     bound = services.clock.monotonic() + member.pool.timeouts.peek
@@ -220,14 +222,14 @@ async def _peek(
     return Begun(member, answer, b"".join(held), relay, reader)
 
 
-async def _read_whole(exchange: Exchange, member: Member, answer: Answer) -> Begun:
+async def _read_whole(exchange: Exchange, request: ClientRequest, member: Member, answer: Answer) -> Begun:
     """Read a plain answer."""
     name = member.replica.name
     try:
         body = await _collect(answer, name)
     except BackendError as error:
         raise _before_the_start(error) from error
-    exchange.usage = read_plain(body, name)
+    exchange.usage = read_plain(body, name, request.answers_in)
     return Begun(member, answer, with_reasoning_content(body, "message"))
 
 

@@ -1,9 +1,10 @@
-"""The life of a request, from the key to the record. `answer_chat` is the story; the rest are its steps."""
+"""The life of a request, from the key to the record: `answer_request` is the story, the rest its steps."""
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from backends.errors import BackendError, BackendRejected
 from gateway.errors import ClientLeft, KeyMissing, LedgerUnavailable, to_answer
@@ -11,41 +12,45 @@ from gateway.exchange import HEADER, Exchange
 from gateway.http import ClientPresence, Receive, Reply, Scope, Send, header, read_body
 from gateway.opening import Begun, begin
 from gateway.records import RequestRecord, Status
+from gateway.request import ClientRequest
 from gateway.services import Services
 from gateway.streaming import DONE
-from gateway.wire import ChatRequest, parse_chat
 from policies.decision import decide, needs_estimate
 from policies.types import Ask, Caller, Hardness, Prices
 
 log = logging.getLogger(__name__)
 
-CHAT_PATH = "/v1/chat/completions"
 KEEP_ALIVE = b": keep-alive\n\n"
 KEEP_ALIVE_SECONDS = 10.0
 """After so much silence of an engine a client is told that its request is still alive."""
 
 
-class ChatCompletions:
-    """`POST /v1/chat/completions` as a plain ASGI application."""
+class Endpoint:
+    """An endpoint of OpenAI's as a plain ASGI application."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, path: str, read: Callable[[bytes], ClientRequest]) -> None:
+        """Answer what comes to `path`, once `read` has made a request of its body."""
         self._services = services
+        self._path = path
+        self._read = read
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        await answer_chat(self._services, scope, receive, Reply(send))
+        await answer_request(
+            self._services, scope, receive, Reply(send), endpoint=self._path, read=self._read
+        )
 
 
-async def answer_chat(
+async def answer_request(
     services: Services,
     scope: Scope,
     receive: Receive,
     reply: Reply,
     *,
-    endpoint: str = CHAT_PATH,
-    translate: Callable[[bytes], bytes] | None = None,
+    endpoint: str,
+    read: Callable[[bytes], ClientRequest],
 ) -> None:
-    """Answer a chat request: identify, estimate, decide, place, open, stream, settle, record.
+    """Answer a request: identify, estimate, decide, place, open, stream, settle, record.
 
     Args:
         services: What requests work with.
@@ -53,15 +58,15 @@ async def answer_chat(
         receive: Of ASGI.
         reply: Takes the answer; one that speaks another API translates it.
         endpoint: Stands in the record.
-        translate: Makes a chat body of the client's; may raise `BodyInvalid`.
+        read: Makes a request of the body; may raise `BodyInvalid`.
     """
     exchange = Exchange(services.clock, endpoint)
     try:
         exchange.caller = identify(services, scope)
         body = await exchange.waiting(read_body(scope, receive, services.max_body_bytes))
-        exchange.chat = parse_chat(body if translate is None else translate(body))
-        _estimate(services, exchange.caller, exchange.chat, exchange)
-        _decide(services, exchange.caller, exchange.chat, exchange)
+        exchange.request = read(body)
+        _estimate(services, exchange.caller, exchange.request, exchange)
+        _decide(services, exchange.caller, exchange.request, exchange)
         with ClientPresence(receive):
             begun = await begin(services, exchange, _headers_to_hand_on(scope))
             try:
@@ -99,10 +104,10 @@ def identify(services: Services, scope: Scope) -> Caller:
     return services.tenants.identify(key)
 
 
-def _estimate(services: Services, caller: Caller, chat: ChatRequest, exchange: Exchange) -> None:
-    if not needs_estimate(chat.model, caller.tenant):
+def _estimate(services: Services, caller: Caller, request: ClientRequest, exchange: Exchange) -> None:
+    if not needs_estimate(request.model, caller.tenant):
         return
-    conversation = chat.conversation()
+    conversation = request.conversation()
     try:
         exchange.estimate = services.classifier.estimate(conversation)
     except Exception:
@@ -111,13 +116,13 @@ def _estimate(services: Services, caller: Caller, chat: ChatRequest, exchange: E
         services.telemetry.classifier_failed()
 
 
-def _decide(services: Services, caller: Caller, chat: ChatRequest, exchange: Exchange) -> None:
+def _decide(services: Services, caller: Caller, request: ClientRequest, exchange: Exchange) -> None:
     tenant, estimate = caller.tenant, exchange.estimate
     ask = Ask(
-        model=chat.model,
-        input_tokens=chat.input_tokens(),
-        max_output_tokens=chat.max_output_tokens,
-        text=chat.messages[chat.pending()].text() if tenant.routing.standard_keywords else "",
+        model=request.model,
+        input_tokens=request.input_tokens(),
+        max_output_tokens=request.max_output_tokens,
+        text=request.pending_text() if tenant.routing.standard_keywords else "",
     )
     exchange.decision = decide(
         ask,
@@ -129,7 +134,9 @@ def _decide(services: Services, caller: Caller, chat: ChatRequest, exchange: Exc
     if estimate is not None:
         services.scores.add(tenant.name, estimate.score)
     if exchange.decision.keep_input_tokens is not None:
-        chat.keep_last(exchange.decision.keep_input_tokens)
+        request.keep_last(exchange.decision.keep_input_tokens)
+    if not request.portable:
+        exchange.decision = replace(exchange.decision, fallbacks=())
 
 
 def _headers_to_hand_on(scope: Scope) -> dict[str, str]:

@@ -8,6 +8,7 @@ from msgspec import Raw
 
 from backends.errors import BackendError, BackendRejected, BackendUnavailable
 from backends.types import Usage
+from gateway.request import AnswerField
 from gateway.sse import BOM, EventSplitter, event_of, has_other_fields, is_comment, payload_of
 
 DONE = b"data: [DONE]\n\n"
@@ -73,23 +74,41 @@ class _Chunk(msgspec.Struct):
 
 class _PlainAnswer(msgspec.Struct):
     usage: Any = None  # read for itself: an odd one spoils no answer
-    choices: list[Any] | None = None
     error: Any = None
 
 
+class _Choices(_PlainAnswer):
+    choices: list[Any] | None = None
+
+
+class _Data(_PlainAnswer):
+    data: list[Raw] | None = None  # not read: a vector is a thousand numbers
+
+
 _chunk = msgspec.json.Decoder(_Chunk)
-_plain = msgspec.json.Decoder(_PlainAnswer)
+_choices = msgspec.json.Decoder(_Choices)
+_data = msgspec.json.Decoder(_Data)
 
 
-def read_plain(body: bytes, replica: str) -> Usage | None:
+def read_plain(body: bytes, replica: str, answers_in: AnswerField = "choices") -> Usage | None:
     """Return the usage in a plain answer; None when it has none.
+
+    Args:
+        body: The answer, JSON.
+        replica: Whose it is.
+        answers_in: The field that an answer has.
 
     Raises:
         BackendRejected: It is an error that says that the request is wrong.
         BackendUnavailable: It is another error, or no answer at all.
     """
     try:
-        answer = _plain.decode(body)
+        if answers_in == "choices":
+            answer = _choices.decode(body)
+            found = answer.choices
+        else:
+            answer = _data.decode(body)
+            found = answer.data
     except msgspec.ValidationError as error:
         what = f"Replica {replica} failed: what it sent is no answer."
         raise BackendUnavailable(what, replica=replica) from error
@@ -97,9 +116,9 @@ def read_plain(body: bytes, replica: str) -> Usage | None:
         raise BackendUnavailable(
             f"Replica {replica} failed: the answer is not JSON.", replica=replica
         ) from error
-    if answer.error is not None and not answer.choices:
+    if answer.error is not None and not found:
         raise error_inside(answer.error, body, replica)
-    if not answer.choices:
+    if not found:
         raise BackendUnavailable(f"Replica {replica} failed: the answer is empty.", replica=replica)
     return _usage_in(answer.usage)
 

@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import msgspec
 from msgspec import Raw
 
+from backends.types import CHAT_PATH
 from classifier.types import Conversation, Turn
-from gateway.body import as_raw, read_field, read_fields
+from gateway.body import as_raw, read_field
 from gateway.errors import BodyInvalid
+from gateway.request import AnswerField, ask_for_usage, read_request
 from policies.errors import InputTooLong
 from policies.tokens import estimate_tokens
-
-ISOLATION_FIELDS = ("cache_salt", "priority", "kv_transfer_params", "prompt_embeds", "request_id")
-"""Fields that touch other tenants; they come from policy, whatever a client sends."""
 
 LIMIT_FIELDS = frozenset({"max_tokens", "max_completion_tokens"})
 SYSTEM_ROLES = frozenset({"system", "developer"})
@@ -55,23 +55,27 @@ class StreamOptions(msgspec.Struct):
 
 @dataclass(slots=True)
 class ChatRequest:
-    """A chat request, checked as far as Flashlane needs it.
+    """A chat request, checked as far as Flashlane needs it; see `ClientRequest`.
 
     Attributes:
-        model: As the client named it.
-        stream: Whether an event stream is asked for.
-        wants_usage: Whether the client asked for usage in the stream.
         max_output_tokens: `max_completion_tokens`, else `max_tokens`, else None.
         messages: At least one.
         fields: Every top-level field as it came, isolation fields left out.
     """
 
+    path: ClassVar[str] = CHAT_PATH
+    answers_in: ClassVar[AnswerField] = "choices"
     model: str
     stream: bool
     wants_usage: bool
     max_output_tokens: int | None
     messages: list[Message]
     fields: dict[str, Raw]
+
+    @property
+    def portable(self) -> bool:
+        """Tell that another model would do: a conversation is text."""
+        return True
 
     def input_tokens(self) -> int:
         """Estimate the length of the input, in tokens; attachments do not count."""
@@ -101,6 +105,10 @@ class ChatRequest:
             depth=len(messages) - len(system),
         )
 
+    def pending_text(self) -> str:
+        """Return the text of the last user turn."""
+        return self.messages[self.pending()].text()
+
     def keep_last(self, max_tokens: int) -> None:
         """Drop the oldest turns until the input fits, system messages and the pending turn excepted.
 
@@ -129,18 +137,11 @@ class ChatRequest:
         self.messages = [m for m, keep in zip(self.messages, kept, strict=True) if keep]
 
     def upstream_body(self, model: str, *, max_output_tokens: int | None, cache_salt: str | None) -> bytes:
-        """Return the body for an engine.
-
-        Args:
-            model: The engine's name of it.
-            max_output_tokens: Cap to send in place of the client's; None leaves the client's.
-            cache_salt: Keeps this tenant's cached prefixes apart; None where the engine has no such field.
-        """
+        """Return the body for an engine; see `ClientRequest`."""
         fields = dict(self.fields)
         fields["model"] = as_raw(model)
         if self.stream and not self.wants_usage:
-            options = read_field(fields, "stream_options", dict[str, Raw]) or {}
-            fields["stream_options"] = as_raw(options | {"include_usage": Raw(b"true")})
+            ask_for_usage(fields)
         if max_output_tokens is not None:
             # Under every name that the client used: an engine may read but one of them.
             for name in LIMIT_FIELDS & fields.keys() or {"max_tokens"}:
@@ -156,12 +157,7 @@ def parse_chat(body: bytes) -> ChatRequest:
     Raises:
         BodyInvalid: It is not JSON, or a field that Flashlane reads is missing or of another type.
     """
-    fields = read_fields(body)
-    for name in ISOLATION_FIELDS:
-        fields.pop(name, None)
-    model = read_field(fields, "model", str)
-    if not model:
-        raise BodyInvalid("You must name a model, for example 'auto'.", param="model")
+    model, fields = read_request(body)
     messages = read_field(fields, "messages", list[Message])
     if not messages:
         raise BodyInvalid("'messages' must hold at least one message.", param="messages")

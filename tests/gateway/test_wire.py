@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from classifier.model import Classifier
 from gateway.errors import BodyInvalid
-from gateway.wire import ISOLATION_FIELDS, ChatRequest, parse_chat
+from gateway.request import ISOLATION_FIELDS
+from gateway.wire import ChatRequest, parse_chat
 from policies.errors import InputTooLong
 from policies.tokens import estimate_tokens
 

@@ -1,0 +1,90 @@
+"""What the pipeline needs to know of a request, to whichever endpoint it came."""
+
+from typing import ClassVar, Literal, Protocol
+
+from msgspec import Raw
+
+from classifier.types import Conversation
+from gateway.body import as_raw, read_field, read_fields
+from gateway.errors import BodyInvalid
+
+ISOLATION_FIELDS = ("cache_salt", "priority", "kv_transfer_params", "prompt_embeds", "request_id")
+"""Fields that touch other tenants; they come from policy, whatever a client sends."""
+
+AnswerField = Literal["choices", "data"]
+
+
+class ClientRequest(Protocol):
+    """A client's request, checked as far as Flashlane needs it; one class an endpoint of the engines.
+
+    Attributes:
+        path: The engines' endpoint.
+        answers_in: The field of a plain answer that is never empty.
+        model: As the client named it.
+        stream: Whether an event stream is asked for.
+        wants_usage: Whether the client asked for usage in the stream.
+        max_output_tokens: As the client asked; None when it did not.
+    """
+
+    path: ClassVar[str]
+    answers_in: ClassVar[AnswerField]
+    model: str
+    stream: bool
+    wants_usage: bool
+    max_output_tokens: int | None
+
+    @property
+    def portable(self) -> bool:
+        """Tell whether the answer of another model would do, when the one that was chosen fails."""
+        ...
+
+    def input_tokens(self) -> int:
+        """Estimate the length of the input, in tokens."""
+        ...
+
+    def conversation(self) -> Conversation:
+        """Return what the classifier looks at; asked for when the model is `auto`."""
+        ...
+
+    def pending_text(self) -> str:
+        """Return the text that keywords are looked for in."""
+        ...
+
+    def keep_last(self, max_tokens: int) -> None:
+        """Cut the input down to its end.
+
+        Raises:
+            InputTooLong: It cannot be.
+        """
+        ...
+
+    def upstream_body(self, model: str, *, max_output_tokens: int | None, cache_salt: str | None) -> bytes:
+        """Return the body for an engine.
+
+        Args:
+            model: The engine's name of it.
+            max_output_tokens: Cap to send in place of the client's; None leaves the client's.
+            cache_salt: Keeps this tenant's cached prefixes apart; None where the engine has no such field.
+        """
+        ...
+
+
+def read_request(body: bytes) -> tuple[str, dict[str, Raw]]:
+    """Return the model that a body names, and all of its fields but those that isolate tenants.
+
+    Raises:
+        BodyInvalid: It is not JSON, or names no model.
+    """
+    fields = read_fields(body)
+    for name in ISOLATION_FIELDS:
+        fields.pop(name, None)
+    model = read_field(fields, "model", str)
+    if not model:
+        raise BodyInvalid("You must name a model, for example 'auto'.", param="model")
+    return model, fields
+
+
+def ask_for_usage(fields: dict[str, Raw]) -> None:
+    """Make a stream's last chunk tell what was used, which the record needs."""
+    options = read_field(fields, "stream_options", dict[str, Raw]) or {}
+    fields["stream_options"] = as_raw(options | {"include_usage": Raw(b"true")})
