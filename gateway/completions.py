@@ -11,8 +11,7 @@ from classifier.types import Conversation, Turn
 from gateway.body import as_raw, read_field
 from gateway.errors import BodyInvalid
 from gateway.prompt import Prompt, has_ids, read_prompt, text_in, tokens_in
-from gateway.request import AnswerField, ask_for_usage, read_request
-from gateway.wire import StreamOptions
+from gateway.request import AnswerField, ask_for_usage, read_request, wanted_usage
 from policies.errors import InputTooLong
 from policies.tokens import estimate_tokens
 from policies.types import AUTO
@@ -36,6 +35,7 @@ class CompletionRequest:
     model: str
     stream: bool
     wants_usage: bool
+    wants_running_usage: bool
     max_output_tokens: int | None
     prompt: Prompt
     suffix: str
@@ -49,6 +49,10 @@ class CompletionRequest:
     def input_tokens(self) -> int:
         """Estimate the length of all prompts together, in tokens."""
         return tokens_in(self.prompt) + estimate_tokens(self.suffix)
+
+    def _is_one(self) -> bool:
+        """Tell whether one answer is asked for, as far as the prompt says it."""
+        return isinstance(self.prompt, str) or len(self.prompt) == 1 or isinstance(self.prompt[0], int)
 
     def conversation(self) -> Conversation:
         """Return the prompt as the one turn of a conversation."""
@@ -69,12 +73,20 @@ class CompletionRequest:
             "send, and a prompt is not cut. Shorten it."
         )
 
-    def upstream_body(self, model: str, *, max_output_tokens: int | None, cache_salt: str | None) -> bytes:
+    def upstream_body(
+        self,
+        model: str,
+        *,
+        max_output_tokens: int | None,
+        cache_salt: str | None,
+        running_usage: bool = False,
+    ) -> bytes:
         """Return the body for an engine; see `ClientRequest`."""
         fields = dict(self.fields)
         fields["model"] = as_raw(model)
-        if self.stream and not self.wants_usage:
-            ask_for_usage(fields)
+        told = self.wants_running_usage if running_usage else self.wants_usage
+        if self.stream and not told:
+            ask_for_usage(fields, running=running_usage and self._is_one())
         if max_output_tokens is not None:
             # A cap makes no answer longer: some engines go on without end when nothing is said.
             asked = DEFAULT_MAX_TOKENS if self.max_output_tokens is None else self.max_output_tokens
@@ -98,11 +110,12 @@ def parse_completion(body: bytes) -> CompletionRequest:
             "text, or name the model whose tokenizer made the ids.",
             param="prompt",
         )
-    options = read_field(fields, "stream_options", StreamOptions)
+    at_end, running = wanted_usage(fields)
     return CompletionRequest(
         model=model,
         stream=bool(read_field(fields, "stream", bool)),
-        wants_usage=bool(options and options.include_usage),
+        wants_usage=at_end,
+        wants_running_usage=running,
         max_output_tokens=read_field(fields, "max_tokens", int),
         prompt=prompt,
         suffix=read_field(fields, "suffix", str) or "",

@@ -32,6 +32,7 @@ class EmbeddingRequest:
     fields: dict[str, Raw]
     stream: bool = False
     wants_usage: bool = False
+    wants_running_usage: bool = False
     max_output_tokens: int | None = 0
 
     @property
@@ -62,7 +63,14 @@ class EmbeddingRequest:
             "send, and a text to embed is not cut. Send less at once."
         )
 
-    def upstream_body(self, model: str, *, max_output_tokens: int | None, cache_salt: str | None) -> bytes:  # noqa: ARG002 - nothing is written that a cap could hold for
+    def upstream_body(
+        self,
+        model: str,
+        *,
+        max_output_tokens: int | None,  # noqa: ARG002 - nothing is written that it could hold for
+        cache_salt: str | None,
+        running_usage: bool = False,  # noqa: ARG002 - nothing is streamed
+    ) -> bytes:
         """Return the body for an engine; see `ClientRequest`."""
         fields = {**self.fields, "model": as_raw(model)}
         if cache_salt is not None:

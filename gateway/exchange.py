@@ -80,9 +80,7 @@ class Exchange:
         if self.request is None or not self.model:
             return Usage()
         state = self.stream_state or StreamState()
-        if state.usage is not None:
-            return state.usage
-        return Usage(self.request.input_tokens(), 0, state.tokens_seen, estimated=True)
+        return state.usage or Usage(self.request.input_tokens(), 0, state.tokens_seen, estimated=True)
 
     def headers(self) -> dict[str, str]:
         """Return the headers that say why; those of an answer's end are not among them."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from backends.errors import BackendError, BackendOverloaded, BackendTimeout, BackendUnavailable, BackendUnfit
 from backends.fleet import Member
 from backends.protocol import Answer
-from backends.types import EngineFlavour, InferenceRequest
+from backends.types import EngineFlavour, InferenceRequest, Replica
 from gateway.clock import Clock
 from gateway.exchange import Exchange
 from gateway.http import Deadline
@@ -188,11 +188,13 @@ def _request(
     request, caller, decision, replica = exchange.request, exchange.caller, exchange.decision, member.replica
     if request is None or caller is None or decision is None:
         raise ValueError("a request that was not decided cannot be asked for")
-    salted = replica.flavour is EngineFlavour.VLLM and not caller.tenant.shared_cache
+    is_vllm = replica.flavour is EngineFlavour.VLLM
+    salted = is_vllm and not caller.tenant.shared_cache
     body = request.upstream_body(
         replica.upstream_model,
         max_output_tokens=decision.max_output_tokens,
         cache_salt=caller.tenant.name if salted else None,
+        running_usage=is_vllm,
     )
     return InferenceRequest(request.path, body, request.stream, headers, patience)
 
@@ -201,7 +203,7 @@ async def _peek(
     services: Services, exchange: Exchange, member: Member, answer: Answer, since: float
 ) -> Begun:
     """Wait for a stream's first token, for a bounded time; a slow stream is one that has begun."""
-    relay = Relay(member.replica.name, show_usage=exchange.request.wants_usage if exchange.request else False)
+    relay = _relay(exchange, member.replica)
     exchange.stream_state = relay.state
     reader = StreamReader(answer, member, relay.state, services.clock, since)
     bound = services.clock.monotonic() + member.pool.timeouts.peek
@@ -220,6 +222,14 @@ async def _peek(
     except BackendError as error:
         raise _before_the_start(error) from error
     return Begun(member, answer, b"".join(held), relay, reader)
+
+
+def _relay(exchange: Exchange, replica: Replica) -> Relay:
+    request = exchange.request
+    if request is None:
+        raise ValueError("a stream that nobody asked for cannot be passed on")
+    cut_usage = replica.flavour is EngineFlavour.VLLM and not request.wants_running_usage
+    return Relay(replica.name, show_usage=request.wants_usage, cut_usage=cut_usage)
 
 
 async def _read_whole(exchange: Exchange, request: ClientRequest, member: Member, answer: Answer) -> Begun:

@@ -2,6 +2,7 @@
 
 from typing import ClassVar, Literal, Protocol
 
+import msgspec
 from msgspec import Raw
 
 from classifier.types import Conversation
@@ -22,7 +23,8 @@ class ClientRequest(Protocol):
         answers_in: The field of a plain answer that is never empty.
         model: As the client named it.
         stream: Whether an event stream is asked for.
-        wants_usage: Whether the client asked for usage in the stream.
+        wants_usage: Whether the client asked for usage at the end of the stream.
+        wants_running_usage: Whether it asked for usage in every chunk, too, which vLLM can do.
         max_output_tokens: As the client asked; None when it did not.
     """
 
@@ -31,6 +33,7 @@ class ClientRequest(Protocol):
     model: str
     stream: bool
     wants_usage: bool
+    wants_running_usage: bool
     max_output_tokens: int | None
 
     @property
@@ -58,13 +61,21 @@ class ClientRequest(Protocol):
         """
         ...
 
-    def upstream_body(self, model: str, *, max_output_tokens: int | None, cache_salt: str | None) -> bytes:
+    def upstream_body(
+        self,
+        model: str,
+        *,
+        max_output_tokens: int | None,
+        cache_salt: str | None,
+        running_usage: bool = False,
+    ) -> bytes:
         """Return the body for an engine.
 
         Args:
             model: The engine's name of it.
             max_output_tokens: Cap to send in place of the client's; None leaves the client's.
             cache_salt: Keeps this tenant's cached prefixes apart; None where the engine has no such field.
+            running_usage: Whether the engine can tell usage in every chunk of a stream.
         """
         ...
 
@@ -84,7 +95,33 @@ def read_request(body: bytes) -> tuple[str, dict[str, Raw]]:
     return model, fields
 
 
-def ask_for_usage(fields: dict[str, Raw]) -> None:
-    """Make a stream's last chunk tell what was used, which the record needs."""
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+def wanted_usage(fields: dict[str, Raw]) -> tuple[bool, bool]:
+    """Return whether a client asked for usage at the end of its stream, and in every chunk.
+
+    Raises:
+        BodyInvalid: `stream_options` is of another type.
+    """
+    options = read_field(fields, "stream_options", _StreamOptions)
+    if options is None or not options.include_usage:
+        return False, False
+    return True, bool(options.continuous_usage_stats)
+
+
+def ask_for_usage(fields: dict[str, Raw], *, running: bool) -> None:
+    """Make a stream tell what was used, which the record needs.
+
+    Args:
+        fields: Of the request; changed.
+        running: Whether to ask for it in every chunk, so that it is known of a stream that is cut as well.
+            vLLM then counts each of several answers for itself, which would tell less than nothing.
+    """
     options = read_field(fields, "stream_options", dict[str, Raw]) or {}
-    fields["stream_options"] = as_raw(options | {"include_usage": Raw(b"true")})
+    options["include_usage"] = Raw(b"true")
+    if running and all(bytes(fields.get(name, b"1")).strip() in {b"1", b"null"} for name in ("n", "best_of")):
+        options["continuous_usage_stats"] = Raw(b"true")
+    fields["stream_options"] = as_raw(options)

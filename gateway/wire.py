@@ -11,7 +11,7 @@ from backends.types import CHAT_PATH
 from classifier.types import Conversation, Turn
 from gateway.body import as_raw, read_field
 from gateway.errors import BodyInvalid
-from gateway.request import AnswerField, ask_for_usage, read_request
+from gateway.request import AnswerField, ask_for_usage, read_request, wanted_usage
 from policies.errors import InputTooLong
 from policies.tokens import estimate_tokens
 
@@ -47,12 +47,6 @@ class Message(msgspec.Struct):
         return sum(part.type != "text" for part in self.content)
 
 
-class StreamOptions(msgspec.Struct):
-    """The field of `stream_options` that Flashlane reads."""
-
-    include_usage: bool | None = None
-
-
 @dataclass(slots=True)
 class ChatRequest:
     """A chat request, checked as far as Flashlane needs it; see `ClientRequest`.
@@ -68,6 +62,7 @@ class ChatRequest:
     model: str
     stream: bool
     wants_usage: bool
+    wants_running_usage: bool
     max_output_tokens: int | None
     messages: list[Message]
     fields: dict[str, Raw]
@@ -136,12 +131,20 @@ class ChatRequest:
         self.fields["messages"] = as_raw([r for r, keep in zip(raw, kept, strict=True) if keep])
         self.messages = [m for m, keep in zip(self.messages, kept, strict=True) if keep]
 
-    def upstream_body(self, model: str, *, max_output_tokens: int | None, cache_salt: str | None) -> bytes:
+    def upstream_body(
+        self,
+        model: str,
+        *,
+        max_output_tokens: int | None,
+        cache_salt: str | None,
+        running_usage: bool = False,
+    ) -> bytes:
         """Return the body for an engine; see `ClientRequest`."""
         fields = dict(self.fields)
         fields["model"] = as_raw(model)
-        if self.stream and not self.wants_usage:
-            ask_for_usage(fields)
+        told = self.wants_running_usage if running_usage else self.wants_usage
+        if self.stream and not told:
+            ask_for_usage(fields, running=running_usage)
         if max_output_tokens is not None:
             # Under every name that the client used: an engine may read but one of them.
             for name in LIMIT_FIELDS & fields.keys() or {"max_tokens"}:
@@ -161,11 +164,12 @@ def parse_chat(body: bytes) -> ChatRequest:
     messages = read_field(fields, "messages", list[Message])
     if not messages:
         raise BodyInvalid("'messages' must hold at least one message.", param="messages")
-    options = read_field(fields, "stream_options", StreamOptions)
+    at_end, running = wanted_usage(fields)
     return ChatRequest(
         model=model,
         stream=bool(read_field(fields, "stream", bool)),
-        wants_usage=bool(options and options.include_usage),
+        wants_usage=at_end,
+        wants_running_usage=running,
         max_output_tokens=read_field(fields, "max_completion_tokens", int)
         or read_field(fields, "max_tokens", int),
         messages=messages,

@@ -223,6 +223,25 @@ def test_a_prompt_of_another_kind_is_refused_by_name(prompt: str):
     assert (caught.value.param or "").startswith("prompt")
 
 
+@pytest.mark.parametrize(
+    ("prompt", "running"),
+    [
+        (EASY, True),
+        ([EASY_ZH], True),
+        ([1, 2], True),
+        ([[1, 2]], True),
+        ([EASY, EASY], False),
+        ([[1], [2]], False),
+    ],
+)
+def test_usage_is_asked_for_as_it_goes_where_there_is_one_answer(prompt: Any, running: bool):
+    request = parse_completion(json.dumps({"model": "flash", "prompt": prompt, "stream": True}).encode())
+    body = request.upstream_body("engine", max_output_tokens=None, cache_salt=None, running_usage=True)
+    options = json.loads(body)["stream_options"]
+    assert options["include_usage"] is True
+    assert options.get("continuous_usage_stats", False) is running
+
+
 async def test_an_engine_without_the_endpoint_is_told_apart_from_one_that_failed(
     start_gateway: StartGateway, flash: ScriptedUpstream
 ):
