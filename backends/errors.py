@@ -12,6 +12,8 @@
   - ModelCorrupt           its model file is not the one that was pinned
 """
 
+from collections.abc import Mapping
+
 
 class BackendError(Exception):
     """The engine failed. `replica` names it."""
@@ -47,12 +49,22 @@ class BackendOverloaded(BackendError):
     Attributes:
         status: 429 or 503.
         retry_after: Seconds the engine asked to wait; None when it did not say.
+        rate_limits: Its headers `x-ratelimit-...`.
     """
 
-    def __init__(self, message: str, *, replica: str, status: int, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        replica: str,
+        status: int,
+        retry_after: float | None = None,
+        rate_limits: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(message, replica=replica)
         self.status = status
         self.retry_after = retry_after
+        self.rate_limits = rate_limits or {}
 
 
 class BackendUnfit(BackendError):

@@ -103,6 +103,10 @@ class Begun:
 async def begin(services: Services, exchange: Exchange, headers: dict[str, str]) -> Begun:
     """Start the answer on the first replica that brings it.
 
+    Each try follows the last at once: nobody waits between two of them, so there is nothing to spread by
+    jitter. A replica that says when to come again is not asked before that; when all have, the client is
+    told at once, and waits where it costs no connection.
+
     Args:
         services: What requests work with.
         exchange: The request, decided.
@@ -154,8 +158,10 @@ async def _try(services: Services, exchange: Exchange, member: Member, headers: 
     except (BackendUnavailable, BackendTimeout):
         health.brought_nothing(now())
         raise
-    except BaseException:
+    except BaseException as error:
         health.left_alone()  # a refusal, an overload, a client that left: no fault of its own
+        if isinstance(error, BackendOverloaded) and error.retry_after is not None:
+            health.asked_to_wait(now(), error.retry_after, error.status)
         raise
     if begun.relay is None or begun.relay.state.is_meaningful:
         health.brought_token(now())

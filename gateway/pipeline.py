@@ -146,7 +146,7 @@ def _headers_to_hand_on(scope: Scope) -> dict[str, str]:
 
 async def _send_whole(services: Services, exchange: Exchange, begun: Begun, reply: Reply) -> None:
     record = await _settle(services, exchange, "ok", 200, "", wait=True)
-    headers = exchange.headers()
+    headers = {**begun.answer.rate_limits, **exchange.headers()}
     if record is not None:
         headers[HEADER + "cached-tokens"] = str(record.cached_tokens)
         headers[HEADER + "cost-usd"] = f"{record.cost_usd:.9f}"
@@ -154,7 +154,8 @@ async def _send_whole(services: Services, exchange: Exchange, begun: Begun, repl
 
 
 async def _send_stream(services: Services, exchange: Exchange, begun: Begun, reply: Reply) -> None:
-    headers = {"cache-control": "no-cache", "x-accel-buffering": "no", **exchange.headers()}
+    headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+    headers |= {**begun.answer.rate_limits, **exchange.headers()}
     await reply.start(200, begun.answer.content_type, headers)
     await _pump(services, exchange, begun, reply)
     state = begun.relay.state if begun.relay else None
