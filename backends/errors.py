@@ -4,12 +4,15 @@
   - BackendUnavailable     refused, unreachable, or failed before it brought anything; another may be tried
   - BackendTimeout         nothing came in time; not tried elsewhere, for the work may have been done
   - BackendOverloaded      429 or 503 from the engine
+  - BackendUnfit           it does not have the endpoint; another kind of replica may
   - BackendRejected        the engine refused the request (4xx); another replica would refuse it too
 * EngineError              an engine that we own
   - EngineFailed           it did not start, or kept dying
   - ModelUnavailable       its model file is missing, unknown, or cannot be fetched
   - ModelCorrupt           its model file is not the one that was pinned
 """
+
+from collections.abc import Mapping
 
 
 class BackendError(Exception):
@@ -46,12 +49,26 @@ class BackendOverloaded(BackendError):
     Attributes:
         status: 429 or 503.
         retry_after: Seconds the engine asked to wait; None when it did not say.
+        rate_limits: Its headers `x-ratelimit-...`.
     """
 
-    def __init__(self, message: str, *, replica: str, status: int, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        replica: str,
+        status: int,
+        retry_after: float | None = None,
+        rate_limits: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(message, replica=replica)
         self.status = status
         self.retry_after = retry_after
+        self.rate_limits = rate_limits or {}
+
+
+class BackendUnfit(BackendError):
+    """It does not have the endpoint; another kind of replica may. Nothing was sent."""
 
 
 class BackendRejected(BackendError):

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
-from backends.errors import BackendUnavailable
+from backends.errors import BackendError, BackendOverloaded, BackendUnavailable
 from backends.health import FAILURES, Health
 from backends.openai_server import OpenAIServer
 from backends.protocol import Answer, Backend
@@ -81,7 +82,7 @@ class Fleet:
     def place(self, model: str, tried: Sequence[Member] = ()) -> Member | None:
         """Choose the replica of `model` with the fewest requests for its share.
 
-        One that has just come gets a growing share; one that is out, or in `tried`, is not chosen.
+        One that has just come gets a growing share; one that is out, busy, or in `tried`, is not chosen.
 
         Returns:
             None when there is none to choose.
@@ -97,8 +98,21 @@ class Fleet:
                 chosen, least = member, load
         return chosen
 
-    def nobody(self, model: str) -> BackendUnavailable:
-        """Return the error for a model none of whose replicas takes requests now."""
+    def nobody(self, model: str) -> BackendError:
+        """Return the error for a model none of whose replicas takes requests now.
+
+        Where some have asked to be left alone, it says as they did when the first of them may be asked.
+        """
+        now = self._monotonic()
+        waits = [(wait, m) for m in self._members[model] if (wait := m.health.busy_for(now)) > 0.0]
+        if waits:
+            wait, first = min(waits, key=itemgetter(0))
+            return BackendOverloaded(
+                f"Every replica of {model!r} that answers has asked to be left alone for a while.",
+                replica=first.replica.name,
+                status=first.health.busy_status,
+                retry_after=wait,
+            )
         names = ", ".join(member.replica.name for member in self._members[model])
         return BackendUnavailable(
             f"No replica of {model!r} answers now ({names}).",

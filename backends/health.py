@@ -2,7 +2,8 @@
 
 Active: a probe of its health page says whether it is there. Passive: a replica that takes requests
 and brings no token, while its health page smiles, is taken out after a few of them (the circuit
-breaker of Nygard, "Release It!": closed, open, half open).
+breaker of Nygard, "Release It!": closed, open, half open). One that is busy says so itself, and when to
+come again; until then it is left alone.
 """
 
 from dataclasses import dataclass, field
@@ -13,6 +14,9 @@ FAILURES = 3
 FIRST_REST = 5.0
 LONGEST_REST = 60.0
 """Seconds for which it stays out: the first time, and at most; each failed trial doubles it."""
+
+LONGEST_WAIT = 60.0
+"""Seconds for which a replica that asks to be left alone is believed; then it is asked again."""
 
 RAMP_SECONDS = 10.0
 """How long a replica that has just come (back) takes to get its full share: its caches are cold."""
@@ -32,6 +36,8 @@ class Health:
         trying: Whether its one trial request is under way.
         joined: When it last came (back) in.
         last_token: When it last brought a token, or more of an answer.
+        busy_until: Until when it asked to be left alone; that is no fault of it.
+        busy_status: With which status it did, 429 or 503.
     """
 
     probes_missed: int = 0
@@ -41,10 +47,12 @@ class Health:
     trying: bool = False
     joined: float = field(default=float("-inf"))
     last_token: float = field(default=float("-inf"))
+    busy_until: float = field(default=float("-inf"))
+    busy_status: int = 503
 
     def takes_requests(self, now: float) -> bool:
         """Tell whether it should get a request now."""
-        if self.probes_missed >= FAILURES:
+        if self.probes_missed >= FAILURES or now < self.busy_until:
             return False
         return self.rests_until is None or (now >= self.rests_until and not self.trying)
 
@@ -79,6 +87,15 @@ class Health:
     def left_alone(self) -> None:
         """Note that a request ended without telling anything of the replica; a trial may be made again."""
         self.trying = False
+
+    def asked_to_wait(self, now: float, seconds: float, status: int) -> None:
+        """Note that it answered 429 or 503 and said when to come again."""
+        self.busy_until = max(self.busy_until, now + min(seconds, LONGEST_WAIT))
+        self.busy_status = status
+
+    def busy_for(self, now: float) -> float:
+        """Return for how many seconds a replica that is there wants to be left alone; 0.0 if it does not."""
+        return max(0.0, self.busy_until - now) if self.probes_missed < FAILURES else 0.0
 
     def was_probed(self, now: float, *, ready: bool, since: float) -> None:
         """Note the answer to a probe that was sent at `since`; a token in the meantime outweighs a miss."""

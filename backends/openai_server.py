@@ -1,6 +1,9 @@
 """Backend for any OpenAI-compatible server: vLLM, SGLang, llama.cpp, and providers that speak it."""
 
 import asyncio
+import functools
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import cast
 
 import msgspec
@@ -11,15 +14,20 @@ from backends.errors import (
     BackendRejected,
     BackendTimeout,
     BackendUnavailable,
+    BackendUnfit,
 )
 from backends.http_client import HttpError, HttpPool, Response
-from backends.types import InferenceRequest, Replica
+from backends.rate_limits import rate_limits_in, seconds_to_wait
+from backends.types import CHAT_PATH, InferenceRequest, Replica
 
 MAX_HEALTH = 64 * 1024
 """Most bytes of a health page."""
 
 REJECTED = frozenset({400, 413, 422})
 OVERLOADED = frozenset({429, 503})
+
+
+_utc_now = functools.partial(datetime.now, UTC)
 
 
 class OpenAIServer:
@@ -55,7 +63,7 @@ class OpenAIServer:
             ) from error
         if response.status != 200:
             try:
-                raise await _refusal(response, self._replica)
+                raise await _refusal(response, self._replica, request.path)
             finally:
                 response.close()
         return ServerAnswer(response, name)
@@ -85,6 +93,7 @@ class ServerAnswer:
         self._response = response
         self._replica = replica
         self.content_type = response.headers.get("content-type", "application/json")
+        self.rate_limits: Mapping[str, str] = rate_limits_in(response.headers)
 
     async def read(self, patience: float | None = None) -> bytes:
         """Return the next bytes; see `Answer.read`."""
@@ -98,7 +107,7 @@ class ServerAnswer:
         self._response.close()
 
 
-async def _refusal(response: Response, server: Replica) -> BackendError:
+async def _refusal(response: Response, server: Replica, path: str) -> BackendError:
     """Return the error that a status other than 200 stands for; our key is cut out of what it says."""
     status, replica = response.status, server.name
     try:
@@ -112,12 +121,19 @@ async def _refusal(response: Response, server: Replica) -> BackendError:
         return BackendRejected(
             f"Replica {replica} refused the request.", replica=replica, status=status, body=body
         )
+    if status == 501 or (status in {404, 405} and path != CHAT_PATH):
+        return BackendUnfit(
+            f"Replica {replica} does not serve {path} ({status}). Its engine has to be started for "
+            "that, with a model that can do it.",
+            replica=replica,
+        )
     if status in OVERLOADED:
         return BackendOverloaded(
             f"Replica {replica} is overloaded ({status}).",
             replica=replica,
             status=status,
-            retry_after=_seconds(response.headers.get("retry-after")),
+            retry_after=seconds_to_wait(response.headers, _utc_now),
+            rate_limits=rate_limits_in(response.headers),
         )
     if status in {401, 403}:
         hint = "it does not accept our key; check the replica's api_key_env"
@@ -173,10 +189,3 @@ def error_message(body: bytes) -> str:
 
 def _get(value: object, key: str) -> object:
     return cast("dict[str, object]", value).get(key) if isinstance(value, dict) else None
-
-
-def _seconds(header: str | None) -> float | None:
-    try:
-        return None if header is None else max(0.0, float(header))
-    except ValueError:
-        return None  # an HTTP date; nobody sends one here

@@ -1,5 +1,6 @@
 """What the gateway asks of a backend, whatever runs behind it."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from backends.types import InferenceRequest
@@ -10,9 +11,11 @@ class Answer(Protocol):
 
     Attributes:
         content_type: "application/json", or "text/event-stream" for a stream.
+        rate_limits: The engine's headers `x-ratelimit-...`, which are for the client.
     """
 
     content_type: str
+    rate_limits: Mapping[str, str]
 
     async def read(self, patience: float | None = None) -> bytes:
         """Return the next bytes as the engine sent them, b"" at the end.
@@ -41,6 +44,7 @@ class Backend(Protocol):
             BackendUnavailable: Refused, unreachable or misconfigured.
             BackendTimeout: No status came in time.
             BackendOverloaded: It asks us to come again later.
+            BackendUnfit: It does not have the endpoint.
             BackendRejected: It refuses the request itself.
         """
         ...

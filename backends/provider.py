@@ -4,9 +4,11 @@ litellm takes seconds to import and is needed only where a configuration names i
 """
 
 import asyncio
+import functools
 import importlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -17,10 +19,14 @@ from backends.errors import (
     BackendRejected,
     BackendTimeout,
     BackendUnavailable,
+    BackendUnfit,
 )
-from backends.types import InferenceRequest, Replica
+from backends.rate_limits import rate_limits_in, seconds_to_wait
+from backends.types import CHAT_PATH, EMBEDDINGS_PATH, InferenceRequest, Replica
 
-CHAT_PATH = "/v1/chat/completions"
+CALLS = {CHAT_PATH: "acompletion", EMBEDDINGS_PATH: "aembedding"}
+"""What litellm has for an endpoint. Its text completions are chats in disguise for most providers, and
+their streams cannot be closed, so they are left out."""
 
 
 def load_litellm() -> Any:  # noqa: ANN401 - the module ships types that strict checking cannot follow
@@ -43,8 +49,12 @@ class Provider:
     async def open(self, request: InferenceRequest) -> "ProviderAnswer":
         """Start `request`; see `Backend.open`."""
         name = self._replica.name
-        if request.path != CHAT_PATH:
-            raise BackendUnavailable(f"Replica {name} serves {CHAT_PATH} only.", replica=name)
+        if request.path not in CALLS:
+            raise BackendUnfit(
+                f"Replica {name} is reached through litellm, which has no {request.path} for it. Use "
+                f"{CHAT_PATH}, or a model with a replica of the kind 'url' or 'embedded'.",
+                replica=name,
+            )
         litellm = await self._load()
         arguments: dict[str, Any] = msgspec.json.decode(request.body)
         arguments |= {
@@ -60,20 +70,21 @@ class Provider:
             arguments["api_base"] = self._replica.target
         try:
             async with asyncio.timeout(request.patience):
-                return await self._begin(litellm, arguments, stream=request.stream)
+                call = getattr(litellm, CALLS[request.path])
+                return await self._begin(call, arguments, stream=request.stream)
         except TimeoutError as error:
             raise BackendTimeout(
                 f"Replica {name} gave no answer within {request.patience:g} s.", replica=name
             ) from error
 
-    async def _begin(self, litellm: Any, arguments: dict[str, Any], *, stream: bool) -> "ProviderAnswer":  # noqa: ANN401
+    async def _begin(self, call: Any, arguments: dict[str, Any], *, stream: bool) -> "ProviderAnswer":  # noqa: ANN401
         name = self._replica.name
         try:
-            answer: Any = await litellm.acompletion(**arguments)
+            answer: Any = await call(**arguments)
         except Exception as error:
             raise _refusal(error, self._replica) from error
         if not stream:
-            return ProviderAnswer(_plain(answer), name, "application/json")
+            return ProviderAnswer(_plain(answer), name, "application/json", answer)
         try:
             first: Any = await anext(answer, None)
         except BaseException as error:
@@ -103,22 +114,21 @@ class Provider:
 class ProviderAnswer:
     """An answer of a provider, as OpenAI's bytes."""
 
-    def __init__(
-        self, pieces: AsyncIterator[bytes], replica: str, content_type: str, source: object = None
-    ) -> None:
+    def __init__(self, pieces: AsyncIterator[bytes], replica: str, content_type: str, source: object) -> None:
         """Hold an answer.
 
         Args:
             pieces: Its bytes.
             replica: Who answers.
             content_type: Of the bytes.
-            source: What must be closed for the provider to stop its work.
+            source: litellm's answer; a stream is closed for the provider to stop its work.
         """
         self._pieces = pieces
         self._replica = replica
         self._source = source
         self._next: asyncio.Future[bytes] | None = None
         self.content_type = content_type
+        self.rate_limits: Mapping[str, str] = rate_limits_in(_headers_of(source))
 
     async def read(self, patience: float | None = None) -> bytes:
         """Return the next bytes; see `Answer.read`."""
@@ -183,11 +193,13 @@ def _refusal(error: Exception, server: Replica) -> BackendError:
             f"Replica {replica} refused the request.", replica=replica, status=400, body=body
         )
     if status in {429, 503}:
+        headers = _headers_of_error(error)
         return BackendOverloaded(
             f"Replica {replica} is overloaded ({status}).",
             replica=replica,
             status=status,
-            retry_after=_retry_after(error),
+            retry_after=seconds_to_wait(headers, functools.partial(datetime.now, UTC)),
+            rate_limits=rate_limits_in(headers),
         )
     hint = "; it does not accept our key, check the replica's api_key_env" if status in {401, 403} else ""
     return BackendUnavailable(
@@ -195,9 +207,15 @@ def _refusal(error: Exception, server: Replica) -> BackendError:
     )
 
 
-def _retry_after(error: Exception) -> float | None:
-    headers: Any = getattr(getattr(error, "response", None), "headers", None) or {}
-    try:
-        return max(0.0, float(headers["retry-after"]))
-    except (KeyError, ValueError):
-        return None
+def _headers_of(answer: object) -> dict[str, str]:
+    """Return the headers of a provider's answer; litellm marks those that it does not know itself."""
+    hidden: Any = getattr(answer, "_hidden_params", None)
+    return _lowered(hidden.get("additional_headers")) if hidden else {}
+
+
+def _headers_of_error(error: Exception) -> dict[str, str]:
+    return _lowered(getattr(getattr(error, "response", None), "headers", None))
+
+
+def _lowered(headers: Mapping[str, object] | None) -> dict[str, str]:
+    return {name.lower().removeprefix("llm_provider-"): str(value) for name, value in (headers or {}).items()}

@@ -10,6 +10,10 @@ from typing import Literal
 
 import msgspec
 
+CHAT_PATH = "/v1/chat/completions"
+COMPLETIONS_PATH = "/v1/completions"
+EMBEDDINGS_PATH = "/v1/embeddings"
+
 
 class ReplicaKind(StrEnum):
     """How a replica is reached."""
@@ -112,7 +116,7 @@ class InferenceRequest(msgspec.Struct, frozen=True):
     """One request as the engine shall get it.
 
     Attributes:
-        path: Endpoint below the base URL, e.g. "/v1/chat/completions".
+        path: Endpoint below the base URL, one of the paths above.
         body: JSON, ready to send; `model` is already the upstream's name.
         stream: Whether an event stream is asked for.
         headers: Extra headers to send (trace context); no credentials.

@@ -7,15 +7,19 @@ import msgspec
 from fastapi import Depends, FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
+from backends.types import CHAT_PATH, COMPLETIONS_PATH, EMBEDDINGS_PATH
 from gateway.apis.messages import COUNT_PATH, MESSAGES_PATH, CountTokens, Messages
 from gateway.apis.responses import RESPONSES_PATH, Responses
+from gateway.completions import parse_completion
+from gateway.embeddings import parse_embedding
 from gateway.errors import ErrorAnswer, GatewayError, NotFound, to_answer
 from gateway.health import Health
 from gateway.http import AsgiApp, Receive, Scope, Send
 from gateway.ledger import record_json
-from gateway.pipeline import CHAT_PATH, ChatCompletions, identify
+from gateway.pipeline import Endpoint, identify
 from gateway.services import Services
 from gateway.telemetry import CONTENT_TYPE
+from gateway.wire import parse_chat
 from policies.errors import PolicyError
 from policies.types import AUTO, Caller
 
@@ -51,7 +55,9 @@ def create_app(services: Services, health: Health) -> GatewayApp:
     app = GatewayApp(
         services,
         {
-            ("POST", CHAT_PATH): ChatCompletions(services),
+            ("POST", CHAT_PATH): Endpoint(services, CHAT_PATH, parse_chat),
+            ("POST", COMPLETIONS_PATH): Endpoint(services, COMPLETIONS_PATH, parse_completion),
+            ("POST", EMBEDDINGS_PATH): Endpoint(services, EMBEDDINGS_PATH, parse_embedding),
             ("POST", MESSAGES_PATH): Messages(services),
             ("POST", COUNT_PATH): CountTokens(services),
             ("POST", RESPONSES_PATH): Responses(services),

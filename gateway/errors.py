@@ -14,6 +14,7 @@
   - ClientLeft           the client closed its connection; nobody is there to be told
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -25,6 +26,7 @@ from backends.errors import (
     BackendRejected,
     BackendTimeout,
     BackendUnavailable,
+    BackendUnfit,
 )
 from backends.openai_server import error_message, says_too_long
 from policies.errors import (
@@ -131,6 +133,7 @@ TABLE: Mapping[type[Exception], _Row] = {
     UnsupportedParameter: _Row(400, "invalid_request_error", "unsupported_parameter"),
     ThinkingConflict: _Row(400, "invalid_request_error", None),
     BackendRejected: _Row(400, "invalid_request_error", None),
+    BackendUnfit: _Row(400, "invalid_request_error", "unsupported_endpoint"),
     BackendOverloaded: _Row(503, "server_error", "server_is_overloaded"),
     BackendUnavailable: _Row(503, "server_error", "model_unavailable"),
     BackendTimeout: _Row(504, "server_error", "timeout"),
@@ -169,12 +172,12 @@ def _unavailable(error: BackendUnavailable, answer: ErrorAnswer) -> ErrorAnswer:
 
 
 def _retry_after(seconds: float) -> Mapping[str, str]:
-    return {"retry-after": str(max(1, round(seconds)))}
+    return {"retry-after": str(max(1, math.ceil(seconds)))}
 
 
 def _overloaded(error: BackendOverloaded, answer: ErrorAnswer) -> ErrorAnswer:
     """Say when to come again, and pass a rate limit on as one."""
-    answer = replace(answer, headers=_retry_after(error.retry_after or 1.0))
+    answer = replace(answer, headers={**error.rate_limits, **_retry_after(error.retry_after or 1.0)})
     if error.status == 429:
         return replace(answer, status=429, type="rate_limit_error", code="rate_limit_exceeded")
     return answer

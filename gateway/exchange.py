@@ -12,8 +12,8 @@ from backends.types import Usage
 from classifier.types import ComplexityEstimate
 from gateway.clock import Clock
 from gateway.records import RequestRecord, Status
+from gateway.request import ClientRequest
 from gateway.streaming import StreamState
-from gateway.wire import ChatRequest
 from policies.cost import cost_usd
 from policies.types import Caller, Decision, Effort, Prices
 
@@ -43,7 +43,7 @@ class Exchange(msgspec.Struct, eq=False):
     started: float = 0.0
     waited: float = 0.0
     caller: Caller | None = None
-    chat: ChatRequest | None = None
+    request: ClientRequest | None = None
     estimate: ComplexityEstimate | None = None
     decision: Decision | None = None
     member: Member | None = None
@@ -87,12 +87,10 @@ class Exchange(msgspec.Struct, eq=False):
         """
         if self.usage is not None:
             return self.usage
-        if self.chat is None or not self.model:
+        if self.request is None or not self.model:
             return Usage()
         state = self.stream_state or StreamState()
-        if state.usage is not None:
-            return state.usage
-        return Usage(self.chat.input_tokens(), 0, state.tokens_seen, estimated=True)
+        return state.usage or Usage(self.request.input_tokens(), 0, state.tokens_seen, estimated=True)
 
     def headers(self) -> dict[str, str]:
         """Return the headers that say why; those of an answer's end are not among them."""
@@ -127,7 +125,7 @@ class Exchange(msgspec.Struct, eq=False):
             tenant=self.caller.tenant.name,
             key_name=self.caller.key_name,
             endpoint=self.endpoint,
-            model_requested=self.chat.model[:256] if self.chat else "",
+            model_requested=self.request.model[:256] if self.request else "",
             model=self.model,
             pool=member.pool.name if member else "",
             replica=member.replica.name if member else "",
@@ -137,7 +135,7 @@ class Exchange(msgspec.Struct, eq=False):
             domain=estimate.domain if estimate else "",
             task=estimate.task if estimate else "",
             classifier_version=estimate.model_version if estimate else "",
-            stream=self.chat.stream if self.chat else False,
+            stream=self.request.stream if self.request else False,
             status=status,
             http_status=http_status,
             error=error,

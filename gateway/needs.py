@@ -8,7 +8,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw
 
-from gateway.wire import ChatRequest, Message
+from gateway.message import Message
+from gateway.request import ClientRequest
 from policies.capabilities import AUDIO, PART_CAPABILITIES, TEXT_TYPES
 from policies.types import JSON_SCHEMA, TOOLS, Need
 
@@ -51,14 +52,14 @@ class _Format(msgspec.Struct):
     type: str | None = None
 
 
-def needs_of(chat: ChatRequest) -> tuple[Need, ...]:
+def needs_of(request: ClientRequest) -> tuple[Need, ...]:
     """Return what a model must be able to do for a request, earlier turns included.
 
     Returns:
         One need of each capability, that of its first place; () for text alone.
     """
     found: dict[str, Need] = {}
-    for index, message in enumerate(chat.messages):
+    for index, message in enumerate(request.messages):
         if message.content.__class__ is list:
             _look_at_parts(message, index, found)
         if message.role in TOOL_ROLES:
@@ -66,16 +67,16 @@ def needs_of(chat: ChatRequest) -> tuple[Need, ...]:
             _add(found, Need(TOOLS, f"messages[{index}]", what, in_messages=True))
         if message.audio:
             _look_at_audio(message, index, found)
-    if not WATCHED.isdisjoint(chat.fields):
-        _look_at_parameters(chat.fields, found)
+    if not WATCHED.isdisjoint(request.fields):
+        _look_at_parameters(request.fields, found)
     return tuple(found.values())
 
 
-def token_ids_of(chat: ChatRequest) -> str:
+def token_ids_of(request: ClientRequest) -> str:
     """Return the first field of a request that holds token ids; "" when none does."""
-    if TOKEN_IDS.isdisjoint(chat.fields):
+    if TOKEN_IDS.isdisjoint(request.fields):
         return ""
-    return next((name for name in TOKEN_ID_FIELDS if _holds(chat.fields, name)), "")
+    return next((name for name in TOKEN_ID_FIELDS if _holds(request.fields, name)), "")
 
 
 def _look_at_parts(message: Message, index: int, found: dict[str, Need]) -> None:

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from backends.errors import BackendError, BackendOverloaded, BackendTimeout, BackendUnavailable
+from backends.errors import BackendError, BackendOverloaded, BackendTimeout, BackendUnavailable, BackendUnfit
 from backends.fleet import Member
 from backends.protocol import Answer
-from backends.types import EngineFlavour, InferenceRequest
+from backends.types import EngineFlavour, InferenceRequest, Replica
 from gateway.clock import Clock
 from gateway.exchange import Exchange
 from gateway.http import within
+from gateway.request import ClientRequest
 from gateway.services import Services
 from gateway.streaming import Relay, StreamState, read_plain, with_reasoning_content
 from gateway.thinking.adapting import adapt
@@ -103,13 +104,17 @@ class Begun(msgspec.Struct):
 async def begin(services: Services, exchange: Exchange, headers: dict[str, str]) -> Begun:
     """Start the answer on the first replica that brings it.
 
+    Each try follows the last at once: nobody waits between two of them, so there is nothing to spread by
+    jitter. A replica that says when to come again is not asked before that; when all have, the client is
+    told at once, and waits where it costs no connection.
+
     Args:
         services: What requests work with.
         exchange: The request, decided.
         headers: Sent on to the engine.
 
     Raises:
-        BackendError: None brought it; the error is that of the last one tried.
+        BackendError: None brought it; the error is that of the last one tried that has the endpoint.
     """
     failure: BackendError | None = None
     reached = 0
@@ -120,8 +125,9 @@ async def begin(services: Services, exchange: Exchange, headers: dict[str, str])
             exchange.asked = services.clock.monotonic()
         try:
             return await _try(services, exchange, member, headers)
-        except (BackendUnavailable, BackendOverloaded) as error:
-            failure = error
+        except (BackendUnavailable, BackendOverloaded, BackendUnfit) as error:
+            if failure is None or not isinstance(error, BackendUnfit):
+                failure = error
             _note_failure(services, exchange, member, error)
             reached += isinstance(error, BackendUnavailable) and error.reached
             if reached >= TRIES_THAT_REACHED:
@@ -153,8 +159,10 @@ async def _try(services: Services, exchange: Exchange, member: Member, headers: 
     except (BackendUnavailable, BackendTimeout):
         health.brought_nothing(now())
         raise
-    except BaseException:
+    except BaseException as error:
         health.left_alone()  # a refusal, an overload, a client that left: no fault of its own
+        if isinstance(error, BackendOverloaded) and error.retry_after is not None:
+            health.asked_to_wait(now(), error.retry_after, error.status)
         raise
     if begun.relay is None or begun.relay.state.is_meaningful:
         health.brought_token(now())
@@ -162,14 +170,14 @@ async def _try(services: Services, exchange: Exchange, member: Member, headers: 
 
 
 async def _ask(services: Services, exchange: Exchange, member: Member, headers: dict[str, str]) -> Begun:
-    chat, since = exchange.chat, services.clock.monotonic()
-    if chat is None:
+    request, since = exchange.request, services.clock.monotonic()
+    if request is None:
         raise ValueError("a request without a body cannot be asked for")
     timeouts = member.pool.timeouts
-    patience = timeouts.first_token if chat.stream else timeouts.for_plain()
+    patience = timeouts.first_token if request.stream else timeouts.for_plain()
     answer = await member.open(_request(exchange, member, headers, patience))
     try:
-        if chat.stream and answer.content_type.startswith(EVENT_STREAM):
+        if request.stream and answer.content_type.startswith(EVENT_STREAM):
             return await _peek(services, exchange, member, answer, since)
         left = patience - (services.clock.monotonic() - since)
         name = member.replica.name
@@ -177,7 +185,7 @@ async def _ask(services: Services, exchange: Exchange, member: Member, headers: 
         def late() -> BackendTimeout:
             return BackendTimeout(f"Replica {name} did not finish within {patience:g} s.", replica=name)
 
-        return await within(left, late, _read_whole(exchange, member, answer))
+        return await within(left, late, _read_whole(exchange, request, member, answer))
     except BaseException:
         await member.close(answer)
         raise
@@ -186,28 +194,30 @@ async def _ask(services: Services, exchange: Exchange, member: Member, headers: 
 def _request(
     exchange: Exchange, member: Member, headers: dict[str, str], patience: float
 ) -> InferenceRequest:
-    chat, caller, decision, replica = exchange.chat, exchange.caller, exchange.decision, member.replica
-    if chat is None or caller is None or decision is None:
+    request, caller, decision, replica = exchange.request, exchange.caller, exchange.decision, member.replica
+    if request is None or caller is None or decision is None:
         raise ValueError("a request that was not decided cannot be asked for")
-    salted = replica.flavour is EngineFlavour.VLLM and not caller.tenant.shared_cache
-    adapted = adapt(chat.fields, decision.effort, replica, member.pool.thinking)
+    is_vllm = replica.flavour is EngineFlavour.VLLM
+    salted = is_vllm and not caller.tenant.shared_cache
+    adapted = adapt(request.fields, decision.effort, replica, member.pool.thinking)
     exchange.effort = adapted.effort
     if adapted.note:
         exchange.notes.append(f"{replica.name}: {adapted.note}")
-    body = chat.upstream_body(
+    body = request.upstream_body(
         replica.upstream_model,
         max_output_tokens=decision.max_output_tokens,
         cache_salt=caller.tenant.name if salted else None,
+        running_usage=is_vllm,
         adapted=adapted.fields,
     )
-    return InferenceRequest("/v1/chat/completions", body, chat.stream, headers, patience)
+    return InferenceRequest(request.path, body, request.stream, headers, patience)
 
 
 async def _peek(
     services: Services, exchange: Exchange, member: Member, answer: Answer, since: float
 ) -> Begun:
     """Wait for a stream's first token, for a bounded time; a slow stream is one that has begun."""
-    relay = Relay(member.replica.name, show_usage=exchange.chat.wants_usage if exchange.chat else False)
+    relay = _relay(exchange, member.replica)
     exchange.stream_state = relay.state
     reader = StreamReader(answer, member, relay.state, services.clock, since)
     bound = services.clock.monotonic() + member.pool.timeouts.peek
@@ -228,14 +238,22 @@ async def _peek(
     return Begun(member, answer, b"".join(held), relay, reader)
 
 
-async def _read_whole(exchange: Exchange, member: Member, answer: Answer) -> Begun:
+def _relay(exchange: Exchange, replica: Replica) -> Relay:
+    request = exchange.request
+    if request is None:
+        raise ValueError("a stream that nobody asked for cannot be passed on")
+    cut_usage = replica.flavour is EngineFlavour.VLLM and not request.wants_running_usage
+    return Relay(replica.name, show_usage=request.wants_usage, cut_usage=cut_usage)
+
+
+async def _read_whole(exchange: Exchange, request: ClientRequest, member: Member, answer: Answer) -> Begun:
     """Read a plain answer."""
     name = member.replica.name
     try:
         body = await _collect(answer, name)
     except BackendError as error:
         raise _before_the_start(error) from error
-    exchange.usage = read_plain(body, name)
+    exchange.usage = read_plain(body, name, request.answers_in)
     return Begun(member, answer, with_reasoning_content(body, "message"))
 
 

@@ -1,53 +1,60 @@
-"""The life of a request, from the key to the record. `answer_chat` is the story; the rest are its steps."""
+"""The life of a request, from the key to the record: `answer_request` is the story, the rest its steps."""
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from backends.errors import BackendError, BackendRejected
+from backends.types import CHAT_PATH
 from gateway.errors import ClientLeft, KeyMissing, LedgerUnavailable, to_answer
 from gateway.exchange import HEADER, Exchange
 from gateway.http import ClientPresence, Receive, Reply, Scope, Send, header, read_body
 from gateway.needs import needs_of, token_ids_of
 from gateway.opening import Begun, begin
 from gateway.records import RequestRecord, Status
+from gateway.request import ClientRequest
 from gateway.services import Services
 from gateway.streaming import DONE
 from gateway.thinking.wishes import forces_a_tool, read_wish
-from gateway.wire import ChatRequest, parse_chat
 from policies.decision import decide, needs_estimate
 from policies.types import STANDARD, Ask, Caller, Hardness, Prices
 
 log = logging.getLogger(__name__)
 
-CHAT_PATH = "/v1/chat/completions"
 KEEP_ALIVE = b": keep-alive\n\n"
 KEEP_ALIVE_SECONDS = 10.0
 """After so much silence of an engine a client is told that its request is still alive."""
 
 
-class ChatCompletions:
-    """`POST /v1/chat/completions` as a plain ASGI application."""
+class Endpoint:
+    """An endpoint of OpenAI's as a plain ASGI application."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, path: str, read: Callable[[bytes], ClientRequest]) -> None:
+        """Answer what comes to `path`, once `read` has made a request of its body."""
         self._services = services
+        self._path = path
+        self._read = read
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        await answer_chat(self._services, scope, receive, Reply(send))
+        await answer_request(
+            self._services, scope, receive, Reply(send), endpoint=self._path, read=self._read
+        )
 
 
-async def answer_chat(
+async def answer_request(
     services: Services,
     scope: Scope,
     receive: Receive,
     reply: Reply,
     *,
-    endpoint: str = CHAT_PATH,
-    translate: Callable[[bytes], bytes] | None = None,
+    endpoint: str,
+    read: Callable[[bytes], ClientRequest],
 ) -> None:
-    """Answer a chat request: identify, estimate, decide, place, open, stream, settle, record.
+    """Answer a request: identify, estimate, decide, place, open, stream, settle, record.
 
     Args:
         services: What requests work with.
@@ -55,16 +62,16 @@ async def answer_chat(
         receive: Of ASGI.
         reply: Takes the answer; one that speaks another API translates it.
         endpoint: Stands in the record.
-        translate: Makes a chat body of the client's; may raise `BodyInvalid`.
+        read: Makes a request of the body; may raise `BodyInvalid`.
     """
     exchange = Exchange(services.clock, endpoint)
     try:
         exchange.caller = identify(services, scope)
         body = await exchange.waiting(read_body(scope, receive, services.max_body_bytes))
-        exchange.chat = parse_chat(body if translate is None else translate(body))
-        ask = _ask(services, exchange.caller, exchange.chat)
-        _estimate(services, exchange.caller, exchange.chat, ask, exchange)
-        _decide(services, exchange.caller, exchange.chat, ask, exchange)
+        exchange.request = read(body)
+        ask = _ask(services, exchange.caller, exchange.request)
+        _estimate(services, exchange.request, ask, exchange)
+        _decide(services, exchange.caller, exchange.request, ask, exchange)
         with ClientPresence(receive):
             begun = await begin(services, exchange, _headers_to_hand_on(scope))
             try:
@@ -102,24 +109,26 @@ def identify(services: Services, scope: Scope) -> Caller:
     return services.tenants.identify(key)
 
 
-def _ask(services: Services, caller: Caller, chat: ChatRequest) -> Ask:
+def _ask(services: Services, caller: Caller, request: ClientRequest) -> Ask:
     """Return what the decision looks at."""
+    is_chat = request.path == CHAT_PATH
     return Ask(
-        model=chat.model,
-        input_tokens=chat.input_tokens(),
-        max_output_tokens=chat.max_output_tokens,
-        text=chat.messages[chat.pending()].text() if caller.tenant.routing.standard_keywords else "",
-        needs=needs_of(chat),
-        token_ids=token_ids_of(chat),
-        effort=read_wish(chat.fields, chat.model, services.models),
-        tool_forced=forces_a_tool(chat.fields),
+        model=request.model,
+        input_tokens=request.input_tokens(),
+        max_output_tokens=request.max_output_tokens,
+        text=request.pending_text() if caller.tenant.routing.standard_keywords else "",
+        needs=needs_of(request),
+        token_ids=token_ids_of(request),
+        may_think=is_chat,
+        effort=read_wish(request.fields, request.model, services.models) if is_chat else None,
+        tool_forced=is_chat and forces_a_tool(request.fields),
     )
 
 
-def _estimate(services: Services, caller: Caller, chat: ChatRequest, ask: Ask, exchange: Exchange) -> None:
-    if not needs_estimate(ask, caller.tenant, services.models):
+def _estimate(services: Services, request: ClientRequest, ask: Ask, exchange: Exchange) -> None:
+    if exchange.caller is None or not needs_estimate(ask, exchange.caller.tenant, services.models):
         return
-    conversation = chat.conversation()
+    conversation = request.conversation()
     try:
         exchange.estimate = services.classifier.estimate(conversation)
     except Exception:
@@ -128,7 +137,7 @@ def _estimate(services: Services, caller: Caller, chat: ChatRequest, ask: Ask, e
         services.telemetry.classifier_failed()
 
 
-def _decide(services: Services, caller: Caller, chat: ChatRequest, ask: Ask, exchange: Exchange) -> None:
+def _decide(services: Services, caller: Caller, request: ClientRequest, ask: Ask, exchange: Exchange) -> None:
     tenant, estimate = caller.tenant, exchange.estimate
     exchange.decision = decide(
         ask,
@@ -141,7 +150,9 @@ def _decide(services: Services, caller: Caller, chat: ChatRequest, ask: Ask, exc
         sent = exchange.decision.model == STANDARD
         services.scores.add(tenant.name, estimate.score, share=tenant.routing.standard_share, sent=sent)
     if exchange.decision.keep_input_tokens is not None:
-        chat.keep_last(exchange.decision.keep_input_tokens)
+        request.keep_last(exchange.decision.keep_input_tokens)
+    if not request.portable:
+        exchange.decision = replace(exchange.decision, fallbacks=())
 
 
 def _headers_to_hand_on(scope: Scope) -> dict[str, str]:
@@ -151,7 +162,7 @@ def _headers_to_hand_on(scope: Scope) -> dict[str, str]:
 
 async def _send_whole(services: Services, exchange: Exchange, begun: Begun, reply: Reply) -> None:
     record = await _settle(services, exchange, "ok", 200, "", wait=True)
-    headers = exchange.headers()
+    headers = {**begun.answer.rate_limits, **exchange.headers()}
     if record is not None:
         headers[HEADER + "cached-tokens"] = str(record.cached_tokens)
         headers[HEADER + "cost-usd"] = f"{record.cost_usd:.9f}"
@@ -159,7 +170,8 @@ async def _send_whole(services: Services, exchange: Exchange, begun: Begun, repl
 
 
 async def _send_stream(services: Services, exchange: Exchange, begun: Begun, reply: Reply) -> None:
-    headers = {"cache-control": "no-cache", "x-accel-buffering": "no", **exchange.headers()}
+    headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+    headers |= {**begun.answer.rate_limits, **exchange.headers()}
     await reply.start(200, begun.answer.content_type, headers)
     await _pump(services, exchange, begun, reply)
     state = begun.relay.state if begun.relay else None

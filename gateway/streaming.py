@@ -8,33 +8,13 @@ from msgspec import Raw
 
 from backends.errors import BackendError, BackendRejected, BackendUnavailable
 from backends.types import Usage
+from gateway.request import AnswerField
 from gateway.sse import BOM, EventSplitter, event_of, has_other_fields, is_comment, payload_of
+from gateway.usage import UsageFields, cut_last_usage, usage_of, without_usage
 
 DONE = b"data: [DONE]\n\n"
 REFUSALS = frozenset({400, 413, 422})
 """Codes of an error inside an answer that mean that the request is wrong."""
-
-
-class _CachedDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class UsageFields(msgspec.Struct):
-    """`usage` as engines write it; cached tokens in both spellings. Reasoning is part of the completion."""
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _CachedDetails | None = None
-    prompt_cache_hit_tokens: int | None = None
-
-    def to_usage(self) -> Usage:
-        """Return the counts; more cached tokens than there are cannot be."""
-        details = self.prompt_tokens_details
-        cached = details.cached_tokens if details else None
-        if cached is None:
-            cached = self.prompt_cache_hit_tokens
-        prompt = max(0, self.prompt_tokens or 0)
-        return Usage(prompt, min(max(0, cached or 0), prompt), max(0, self.completion_tokens or 0))
 
 
 class _Delta(msgspec.Struct):
@@ -73,24 +53,42 @@ class _Chunk(msgspec.Struct):
 
 class _PlainAnswer(msgspec.Struct):
     usage: Raw = Raw(b"null")  # read for itself: an odd one spoils no answer
-    choices: list[Raw] | None = None
     error: Any = None
 
 
+class _Choices(_PlainAnswer):
+    choices: list[Raw] | None = None
+
+
+class _Data(_PlainAnswer):
+    data: list[Raw] | None = None  # not read: a vector is a thousand numbers
+
+
 _chunk = msgspec.json.Decoder(_Chunk)
-_plain = msgspec.json.Decoder(_PlainAnswer)
+_choices = msgspec.json.Decoder(_Choices)
+_data = msgspec.json.Decoder(_Data)
 _usage = msgspec.json.Decoder(UsageFields | None)
 
 
-def read_plain(body: bytes, replica: str) -> Usage | None:
+def read_plain(body: bytes, replica: str, answers_in: AnswerField = "choices") -> Usage | None:
     """Return the usage in a plain answer; None when it has none.
+
+    Args:
+        body: The answer, JSON.
+        replica: Whose it is.
+        answers_in: The field that an answer has.
 
     Raises:
         BackendRejected: It is an error that says that the request is wrong.
         BackendUnavailable: It is another error, or no answer at all.
     """
     try:
-        answer = _plain.decode(body)
+        if answers_in == "choices":
+            answer = _choices.decode(body)
+            found = answer.choices
+        else:
+            answer = _data.decode(body)
+            found = answer.data
     except msgspec.ValidationError as error:
         what = f"Replica {replica} failed: what it sent is no answer."
         raise BackendUnavailable(what, replica=replica) from error
@@ -98,19 +96,19 @@ def read_plain(body: bytes, replica: str) -> Usage | None:
         raise BackendUnavailable(
             f"Replica {replica} failed: the answer is not JSON.", replica=replica
         ) from error
-    if answer.error is not None and not answer.choices:
+    if answer.error is not None and not found:
         raise error_inside(answer.error, body, replica)
-    if not answer.choices:
+    if not found:
         raise BackendUnavailable(f"Replica {replica} failed: the answer is empty.", replica=replica)
-    return _usage_in(answer.usage)
+    return _usage_in(answer.usage, replica)
 
 
-def _usage_in(value: Raw) -> Usage | None:
+def _usage_in(value: Raw, replica: str) -> Usage | None:
     try:
         usage = _usage.decode(value)
     except msgspec.ValidationError:
         return None
-    return None if usage is None else usage.to_usage()
+    return None if usage is None else usage_of(usage, replica)
 
 
 def error_inside(error: object, body: bytes, replica: str) -> BackendError:
@@ -165,7 +163,8 @@ class StreamState:
     Attributes:
         has_token: Something that a reader sees: text, reasoning, a tool call.
         tokens_seen: Chunks with such a thing.
-        usage: The last one that came; engines send totals, not increments.
+        counts: The last usage that came; engines send totals, not increments.
+        replica: Whose stream it is.
         done: `[DONE]` came.
         finished: A finish reason came.
         failed: The engine told of an error in the stream.
@@ -173,10 +172,16 @@ class StreamState:
 
     has_token: bool = False
     tokens_seen: int = 0
-    usage: Usage | None = None
+    counts: UsageFields | None = None
     done: bool = False
     finished: bool = False
     failed: bool = False
+    replica: str = ""
+
+    @property
+    def usage(self) -> Usage | None:
+        """Return what was used, as far as the engine has said it; a count that cannot be is logged."""
+        return None if self.counts is None else usage_of(self.counts, self.replica)
 
     @property
     def is_meaningful(self) -> bool:
@@ -188,15 +193,24 @@ class Relay:
     """Passes a stream on, and reads what the record needs while it goes by.
 
     `[DONE]` is held back, so that the record can be written before the client sees the end. A chunk
-    that carries nothing but usage is left out for a client that did not ask for it. Fields that mean
+    that carries nothing but usage is left out for a client that did not ask for it, and so is the usage
+    that an engine puts into every chunk, where we asked for it and the client did not. Fields that mean
     nothing here (`id`, `event`, `retry`) are taken off. All else goes on as the bytes that came.
     """
 
-    def __init__(self, replica: str, *, show_usage: bool) -> None:
+    def __init__(self, replica: str, *, show_usage: bool, cut_usage: bool = False) -> None:
+        """Pass a stream on.
+
+        Args:
+            replica: Whose stream it is.
+            show_usage: Whether the client sees the chunk with the usage of the whole.
+            cut_usage: Whether the usage in every other chunk is taken off.
+        """
         self._splitter = EventSplitter()
         self._replica = replica
         self._show_usage = show_usage
-        self.state = StreamState()
+        self._cut_usage = cut_usage
+        self.state = StreamState(replica=replica)
 
     def feed(self, data: bytes) -> bytes:
         """Take in what the engine sent, return what goes to the client now.
@@ -235,41 +249,48 @@ class Relay:
         payload = payload_of(event)
         if payload is None:
             return event if is_comment(event) else b""
-        if not self._look(payload):
+        kept = self._look(payload)
+        if kept is None:
             return b""
-        mended = with_reasoning_content(payload, "delta")
+        mended = with_reasoning_content(kept, "delta")
         if mended is not payload or has_other_fields(event):
             return event_of(mended)
         return event
 
-    def _look(self, payload: bytes) -> bool:
-        """Note what an event says, and tell whether it goes on to the client."""
+    def _look(self, payload: bytes) -> bytes | None:
+        """Note what an event says; return what goes on to the client, None when nothing does."""
         state = self.state
         if payload == b"[DONE]":
             state.done = True
-            return False
-        if state.has_token and b'"finish_reason":null' in payload and b'"usage"' not in payload:
-            state.tokens_seen += 1
-            return True
+            return None
+        if state.has_token and b'"finish_reason":null' in payload:
+            if b'"usage"' not in payload:
+                state.tokens_seen += 1
+                return payload
+            if self._cut_usage and (cut := cut_last_usage(payload)) is not None:
+                state.tokens_seen += 1
+                payload, state.counts = cut
+                return payload
         try:
             chunk = _chunk.decode(payload)
         except (msgspec.DecodeError, RecursionError):
-            return True  # an event of another kind: not ours to judge
-        return self._note(chunk, payload)
+            return payload  # an event of another kind: not ours to judge
+        self._note(chunk, payload)
+        if chunk.usage is not None and not chunk.choices:
+            return payload if self._show_usage else None
+        return without_usage(payload) if self._cut_usage and chunk.usage is not None else payload
 
-    def _note(self, chunk: _Chunk, payload: bytes) -> bool:
+    def _note(self, chunk: _Chunk, payload: bytes) -> None:
         state = self.state
         if chunk.error is not None:
             if not state.is_meaningful:
                 raise error_inside(chunk.error, payload, self._replica)
             state.failed = True
         if chunk.usage is not None:
-            state.usage = chunk.usage.to_usage()
+            state.counts = chunk.usage
         for choice in chunk.choices or ():
             if choice.has_token():
                 state.has_token = True
                 state.tokens_seen += 1
             if choice.finish_reason is not None:
                 state.finished = True
-        only_usage = chunk.usage is not None and not chunk.choices
-        return self._show_usage or not only_usage

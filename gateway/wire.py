@@ -1,83 +1,49 @@
-"""Chat requests as they come over the wire, and as they go on to an engine.
+"""Chat requests as they come over the wire, and as they go on to an engine."""
 
-The body is cut into its top-level fields once; a field that nothing looks at travels on as the bytes
-that came in, so numbers keep their digits and unknown fields their meaning.
-"""
-
-import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import ClassVar
 
 import msgspec
 from msgspec import Raw
 
+from backends.types import CHAT_PATH
 from classifier.types import Conversation, Turn
+from gateway.body import as_raw, read_field
 from gateway.errors import BodyInvalid
-from policies.capabilities import TEXT_TYPES
+from gateway.message import Message
+from gateway.request import AnswerField, ask_for_usage, read_request, wanted_usage
 from policies.errors import InputTooLong
 from policies.tokens import estimate_tokens
 
-ISOLATION_FIELDS = ("cache_salt", "priority", "kv_transfer_params", "prompt_embeds", "request_id")
-"""Fields that touch other tenants; they come from policy, whatever a client sends."""
-
 LIMIT_FIELDS = frozenset({"max_tokens", "max_completion_tokens"})
 SYSTEM_ROLES = frozenset({"system", "developer"})
-T = TypeVar("T")
 TOKENS_PER_MESSAGE = 4
 """What a chat template adds around a message, about."""
 
 
-class Part(msgspec.Struct):
-    """A piece of a message's content; without a type it is what its fields say."""
-
-    type: str = ""
-    text: str | None = None
-
-
-class Message(msgspec.Struct):
-    """The fields of a message that Flashlane reads."""
-
-    role: str
-    content: str | list[Part] | None = None
-    audio: Raw = Raw(b"")
-
-    def text(self) -> str:
-        """Return the text parts, joined by newlines."""
-        if isinstance(self.content, str):
-            return self.content
-        return "\n".join(part.text for part in self.content or () if part.text)
-
-    def attachments(self) -> int:
-        """Count the parts that are not text."""
-        if self.content is None or isinstance(self.content, str):
-            return 0
-        return sum(part.type not in TEXT_TYPES and part.text is None for part in self.content)
-
-
-class StreamOptions(msgspec.Struct):
-    """The field of `stream_options` that Flashlane reads."""
-
-    include_usage: bool | None = None
-
-
 class ChatRequest(msgspec.Struct):
-    """A chat request, checked as far as Flashlane needs it.
+    """A chat request, checked as far as Flashlane needs it; see `ClientRequest`.
 
     Attributes:
-        model: As the client named it.
-        stream: Whether an event stream is asked for.
-        wants_usage: Whether the client asked for usage in the stream.
         max_output_tokens: `max_completion_tokens`, else `max_tokens`, else None.
         messages: At least one.
         fields: Every top-level field as it came, isolation fields left out.
     """
 
+    path: ClassVar[str] = CHAT_PATH
+    answers_in: ClassVar[AnswerField] = "choices"
     model: str
     stream: bool
     wants_usage: bool
+    wants_running_usage: bool
     max_output_tokens: int | None
     messages: list[Message]
     fields: dict[str, Raw]
+
+    @property
+    def portable(self) -> bool:
+        """Tell that another model would do: a conversation is text."""
+        return True
 
     def input_tokens(self) -> int:
         """Estimate the length of the input, in tokens; attachments do not count."""
@@ -107,6 +73,10 @@ class ChatRequest(msgspec.Struct):
             depth=len(messages) - len(system),
         )
 
+    def pending_text(self) -> str:
+        """Return the text of the last user turn."""
+        return self.messages[self.pending()].text()
+
     def keep_last(self, max_tokens: int) -> None:
         """Drop the oldest turns until the input fits, system messages and the pending turn excepted.
 
@@ -131,7 +101,7 @@ class ChatRequest(msgspec.Struct):
                 "the most that the tenant may send."
             )
         raw = msgspec.json.decode(self.fields["messages"], type=list[Raw])
-        self.fields["messages"] = _raw([r for r, keep in zip(raw, kept, strict=True) if keep])
+        self.fields["messages"] = as_raw([r for r, keep in zip(raw, kept, strict=True) if keep])
         self.messages = [m for m, keep in zip(self.messages, kept, strict=True) if keep]
 
     def upstream_body(
@@ -140,27 +110,21 @@ class ChatRequest(msgspec.Struct):
         *,
         max_output_tokens: int | None,
         cache_salt: str | None,
+        running_usage: bool = False,
         adapted: Mapping[str, Raw] | None = None,
     ) -> bytes:
-        """Return the body for an engine.
-
-        Args:
-            model: The engine's name of it.
-            max_output_tokens: Cap to send in place of the client's; None leaves the client's.
-            cache_salt: Keeps this tenant's cached prefixes apart; None where the engine has no such field.
-            adapted: The fields in the engine's own words; None takes them as they came.
-        """
+        """Return the body for an engine; see `ClientRequest`."""
         fields = dict(self.fields if adapted is None else adapted)
-        fields["model"] = _raw(model)
-        if self.stream and not self.wants_usage:
-            options = _decode(fields, "stream_options", dict[str, Raw]) or {}
-            fields["stream_options"] = _raw(options | {"include_usage": Raw(b"true")})
+        fields["model"] = as_raw(model)
+        told = self.wants_running_usage if running_usage else self.wants_usage
+        if self.stream and not told:
+            ask_for_usage(fields, running=running_usage)
         if max_output_tokens is not None:
             # Under every name that the client used: an engine may read but one of them.
             for name in LIMIT_FIELDS & fields.keys() or {"max_tokens"}:
-                fields[name] = _raw(max_output_tokens)
+                fields[name] = as_raw(max_output_tokens)
         if cache_salt is not None:
-            fields["cache_salt"] = _raw(cache_salt)
+            fields["cache_salt"] = as_raw(cache_salt)
         return msgspec.json.encode(fields)
 
 
@@ -170,63 +134,21 @@ def parse_chat(body: bytes) -> ChatRequest:
     Raises:
         BodyInvalid: It is not JSON, or a field that Flashlane reads is missing or of another type.
     """
-    try:
-        body.decode("utf-8")
-        fields = _read_fields(body)
-    except UnicodeDecodeError as error:
-        raise BodyInvalid(f"The body is not UTF-8: byte {error.start} is wrong.") from error
-    except msgspec.ValidationError as error:
-        raise BodyInvalid("The body must be a JSON object.") from error
-    except msgspec.DecodeError as error:
-        raise BodyInvalid(f"The body is not valid JSON: {error}.") from error
-    except RecursionError as error:
-        raise BodyInvalid("The body is nested too deeply.") from error
-    for name in ISOLATION_FIELDS:
-        fields.pop(name, None)
-    model = _decode(fields, "model", str)
-    if not model:
-        raise BodyInvalid("You must name a model, for example 'auto'.", param="model")
-    messages = _decode(fields, "messages", list[Message])
+    model, fields = read_request(body)
+    messages = read_field(fields, "messages", list[Message])
     if not messages:
         raise BodyInvalid("'messages' must hold at least one message.", param="messages")
-    options = _decode(fields, "stream_options", StreamOptions)
+    at_end, running = wanted_usage(fields)
     return ChatRequest(
         model=model,
-        stream=bool(_decode(fields, "stream", bool)),
-        wants_usage=bool(options and options.include_usage),
-        max_output_tokens=_decode(fields, "max_completion_tokens", int) or _decode(fields, "max_tokens", int),
+        stream=bool(read_field(fields, "stream", bool)),
+        wants_usage=at_end,
+        wants_running_usage=running,
+        max_output_tokens=read_field(fields, "max_completion_tokens", int)
+        or read_field(fields, "max_tokens", int),
         messages=messages,
         fields=fields,
     )
-
-
-@functools.lru_cache
-def _decoder(kind: type[T]) -> msgspec.json.Decoder[T | None]:
-    return msgspec.json.Decoder(kind | None)
-
-
-_read_fields = msgspec.json.Decoder(dict[str, Raw]).decode
-
-
-def _decode(fields: dict[str, Raw], name: str, kind: type[T]) -> T | None:
-    """Return a field; None when it is absent or null."""
-    raw = fields.get(name)
-    if raw is None:
-        return None
-    try:
-        return _decoder(kind).decode(raw)
-    except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
-        param = name + where.rstrip("`")
-        raise BodyInvalid(
-            f"Invalid value for '{param}': {what[0].lower()}{what[1:]}.", param=param
-        ) from error
-    except RecursionError as error:
-        raise BodyInvalid(f"'{name}' is nested too deeply.", param=name) from error
-
-
-def _raw(value: Any) -> Raw:  # noqa: ANN401 - whatever JSON has
-    return Raw(msgspec.json.encode(value))
 
 
 def _count(tools: bytes) -> int:

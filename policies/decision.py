@@ -76,7 +76,7 @@ def decide(
         name for name in tenant.routing.fallback if name != model and _may_take_over(name, model, case)
     ]
     cap, effort = _output_cap(ask, tenant), None
-    if any(models[name].thinks for name in (model, *fallbacks)):
+    if ask.may_think and any(models[name].thinks for name in (model, *fallbacks)):
         easy = model == FLASH and reason.startswith(COMPLEXITY)
         most = ask.max_output_tokens if cap is None else cap
         effort, why = choose_effort(ask, models[model], easy=easy, limit=most)

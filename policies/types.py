@@ -177,6 +177,7 @@ class Ask(msgspec.Struct, frozen=True):
         text: The pending user text, searched for keywords.
         needs: What the model must be able to do, one of each capability.
         token_ids: Name of the first field that holds token ids; "" when none does.
+        may_think: Whether the endpoint leaves a model room to think.
         effort: As the client asked; None when it said nothing.
         tool_forced: Whether `tool_choice` leaves the model no choice but to call a tool.
     """
@@ -187,6 +188,7 @@ class Ask(msgspec.Struct, frozen=True):
     text: str = ""
     needs: tuple[Need, ...] = ()
     token_ids: str = ""
+    may_think: bool = True
     effort: Effort | None = None
     tool_forced: bool = False
 

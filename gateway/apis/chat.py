@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from gateway.streaming import UsageFields
+from gateway.usage import UsageFields
 
 
 class ChatImageUrl(msgspec.Struct, omit_defaults=True):

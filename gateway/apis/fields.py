@@ -3,9 +3,9 @@
 from collections.abc import Collection
 from typing import Any, TypeVar
 
-import msgspec
 from msgspec import Raw
 
+from gateway.body import read_fields, read_json
 from gateway.errors import BodyInvalid
 
 T = TypeVar("T")
@@ -20,17 +20,7 @@ class Fields:
         Raises:
             BodyInvalid: It is not a JSON object in UTF-8.
         """
-        try:
-            body.decode("utf-8")
-            self._raw = msgspec.json.decode(body, type=dict[str, Raw])
-        except UnicodeDecodeError as error:
-            raise BodyInvalid(f"The body is not UTF-8: byte {error.start} is wrong.") from error
-        except msgspec.ValidationError as error:
-            raise BodyInvalid("The body must be a JSON object.") from error
-        except msgspec.DecodeError as error:
-            raise BodyInvalid(f"The body is not valid JSON: {error}.") from error
-        except RecursionError as error:
-            raise BodyInvalid("The body is nested too deeply.") from error
+        self._raw = read_fields(body)
 
     def take(self, name: str, kind: type[T]) -> T | None:
         """Take a field out; None when it is absent or null.
@@ -71,28 +61,3 @@ class Fields:
     def rest(self) -> dict[str, Raw]:
         """Return the fields that nobody took."""
         return dict(self._raw)
-
-
-def read_json(raw: Raw | bytes, kind: object, path: str) -> Any:  # noqa: ANN401 - of the kind that is asked for
-    """Read a part of a body.
-
-    Args:
-        raw: Its JSON.
-        kind: A type, or a union of types.
-        path: Where in the body it stands.
-
-    Raises:
-        BodyInvalid: It is of another type; the message has the path to what is wrong.
-    """
-    try:
-        return msgspec.json.decode(raw, type=kind)
-    except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
-        param = path + where.rstrip("`")
-        raise BodyInvalid(
-            f"Invalid value for '{param}': {what[0].lower()}{what[1:]}.", param=param
-        ) from error
-    except msgspec.DecodeError as error:
-        raise BodyInvalid(f"Invalid value for '{path}': {error}.", param=path) from error
-    except RecursionError as error:
-        raise BodyInvalid(f"'{path}' is nested too deeply.", param=path) from error

@@ -12,12 +12,21 @@ from gateway.apis.messages_request import translate_messages
 from gateway.apis.reply import TranslatedReply
 from gateway.errors import ClientLeft, to_answer
 from gateway.http import Receive, Scope, Send, read_body
-from gateway.pipeline import answer_chat, identify
+from gateway.pipeline import answer_request, identify
 from gateway.services import Services
-from gateway.wire import parse_chat
+from gateway.wire import ChatRequest, parse_chat
 
 MESSAGES_PATH = "/v1/messages"
 COUNT_PATH = "/v1/messages/count_tokens"
+
+
+def read_messages(body: bytes) -> ChatRequest:
+    """Return the chat request that a body stands for.
+
+    Raises:
+        BodyInvalid: It is not one, or asks for what only Anthropic's own service has.
+    """
+    return parse_chat(translate_messages(body))
 
 
 class Messages:
@@ -29,8 +38,8 @@ class Messages:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         reply = MessagesReply(send)
-        await answer_chat(
-            self._services, scope, receive, reply, endpoint=MESSAGES_PATH, translate=translate_messages
+        await answer_request(
+            self._services, scope, receive, reply, endpoint=MESSAGES_PATH, read=read_messages
         )
 
 
@@ -46,7 +55,7 @@ class CountTokens:
         try:
             identify(self._services, scope)
             body = await read_body(scope, receive, self._services.max_body_bytes)
-            tokens = parse_chat(translate_messages(body)).input_tokens()
+            tokens = read_messages(body).input_tokens()
         except ClientLeft:
             return
         except Exception as error:  # noqa: BLE001 - the last place that can turn an error into an answer

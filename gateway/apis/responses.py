@@ -11,8 +11,9 @@ from gateway.apis.reply import TranslatedReply
 from gateway.apis.responses_answer import Facts, ResponseEvents, response_of
 from gateway.apis.responses_request import translate_responses
 from gateway.http import Receive, Scope, Send
-from gateway.pipeline import answer_chat
+from gateway.pipeline import answer_request
 from gateway.services import Services
+from gateway.wire import ChatRequest, parse_chat
 
 RESPONSES_PATH = "/v1/responses"
 PARAMS: Mapping[str, str] = {
@@ -33,9 +34,7 @@ class Responses:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         reply = ResponsesReply(send, created=int(self._services.clock.now().timestamp()))
-        await answer_chat(
-            self._services, scope, receive, reply, endpoint=RESPONSES_PATH, translate=reply.translate
-        )
+        await answer_request(self._services, scope, receive, reply, endpoint=RESPONSES_PATH, read=reply.read)
 
 
 class ResponsesReply(TranslatedReply):
@@ -47,15 +46,15 @@ class ResponsesReply(TranslatedReply):
         self._echo: Mapping[str, Raw] = {}
         self._events: ResponseEvents | None = None
 
-    def translate(self, body: bytes) -> bytes:
-        """Return the chat body of the request, and keep what the answer repeats of it.
+    def read(self, body: bytes) -> ChatRequest:
+        """Return the chat request that a body stands for, and keep what the answer repeats of it.
 
         Raises:
             BodyInvalid: It is not one, or asks for what only OpenAI's own service has.
         """
         translated = translate_responses(body)
         self._echo = translated.echo
-        return translated.body
+        return parse_chat(translated.body)
 
     def answer_of(self, answer: ChatAnswer) -> object:
         """Return a response."""

@@ -15,7 +15,8 @@ from gateway.apis.chat import (
     simplest,
     text_part,
 )
-from gateway.apis.fields import Fields, read_json
+from gateway.apis.fields import Fields
+from gateway.body import read_json
 from gateway.errors import BodyInvalid
 
 ROLES = frozenset({"user", "assistant", "system", "developer"})

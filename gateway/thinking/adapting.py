@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from msgspec import Raw
 
 from backends.types import EngineFlavour, Replica, ReplicaKind, Thinking
-from gateway.apis.fields import read_json
+from gateway.body import as_raw, read_json
 from gateway.thinking.history import lacks_reasoning, made_good, renamed_to, without_reasoning
 from gateway.thinking.wishes import CONTROLS, KWARGS, Switch, forces_a_tool
 from policies.types import Effort
@@ -91,6 +90,8 @@ def adapt(fields: Mapping[str, Raw], effort: Effort | None, replica: Replica, th
         replica: Who shall answer.
         thinking: How its model is controlled.
     """
+    if "messages" not in fields:
+        return Adapted(fields)
     match thinking:
         case Thinking.PASSTHROUGH:
             return Adapted(fields)
@@ -142,12 +143,12 @@ def _told(fields: Mapping[str, Raw], effort: Effort | None, dialect: Dialect) ->
         if effort is Effort.ON and number.isdigit():
             kwargs["reasoning_effort"] = Raw(number)
     else:
-        told["thinking"] = _raw({"type": "disabled" if effort is Effort.OFF else "enabled"})
+        told["thinking"] = as_raw({"type": "disabled" if effort is Effort.OFF else "enabled"})
     if effort in dialect.levels:
-        told["reasoning_effort"] = _raw(dialect.levels[effort])
+        told["reasoning_effort"] = as_raw(dialect.levels[effort])
     told.pop(KWARGS, None)
     if kwargs:
-        told[KWARGS] = _raw(kwargs)
+        told[KWARGS] = as_raw(kwargs)
     return told
 
 
@@ -161,7 +162,3 @@ def _is_said(fields: Mapping[str, Raw], effort: Effort | None) -> bool:
         return switch is not None and switch.type == "disabled"
     on = switch is None or switch.type == "enabled"
     return on and named == LEVELS.get(effort) and (named is not None or switch is not None)
-
-
-def _raw(value: Any) -> Raw:  # noqa: ANN401 - whatever JSON has
-    return Raw(msgspec.json.encode(value))

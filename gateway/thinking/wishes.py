@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
-from gateway.apis.fields import read_json
+from gateway.body import read_json
 from gateway.errors import BodyInvalid
 from policies.types import AUTO, Effort, ModelTable
 

@@ -1,10 +1,12 @@
 """When a replica gets requests: the breaker, the probes, the ramp."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends.errors import BackendOverloaded, BackendUnavailable
 from backends.fleet import Fleet, Member
-from backends.health import FAILURES, FIRST_REST, LONGEST_REST, RAMP_SECONDS, Health
+from backends.health import FAILURES, FIRST_REST, LONGEST_REST, LONGEST_WAIT, RAMP_SECONDS, Health
 from backends.types import Pool, Replica, ReplicaKind
 from tests.fakes.backend import FakeBackend
 
@@ -126,3 +128,45 @@ async def test_a_replica_that_was_never_there_gets_nothing_until_it_answers():
     backend.ready = True
     await members.probe()
     assert members.place("flash") is member
+
+
+@pytest.mark.parametrize("seconds", [0.5, 7.0, LONGEST_WAIT, 86400.0])
+def test_a_replica_that_asks_to_be_left_alone_is_left_alone_for_a_bounded_time(seconds: float):
+    health = Health()
+    health.asked_to_wait(100.0, seconds, 429)
+    health.brought_token(100.1)  # of a request that it already had
+    wait = min(seconds, LONGEST_WAIT)
+    assert not health.takes_requests(100.0 + wait - 0.1)
+    assert health.takes_requests(100.0 + wait)
+    assert health.failures == 0
+
+
+def test_a_shorter_wish_does_not_end_a_longer_one():
+    health = Health()
+    health.asked_to_wait(0.0, 30.0, 429)
+    health.asked_to_wait(1.0, 2.0, 503)
+    assert not health.takes_requests(29.0)
+
+
+def test_others_are_asked_while_one_is_busy_and_when_all_are_the_first_to_be_free_is_named():
+    now = [0.0]
+    members = fleet(now)
+    one, other = (member for _, member in members.members())
+    one.health.asked_to_wait(0.0, 7.0, 429)
+    assert [members.place("flash") for _ in range(3)] == [other] * 3
+    other.health.asked_to_wait(0.0, 30.0, 503)
+    now[0] = 3.0
+    assert members.place("flash") is None
+    error = members.nobody("flash")
+    assert isinstance(error, BackendOverloaded)
+    assert (error.replica, error.status, error.retry_after) == ("flash/main/0", 429, 4.0)
+    now[0] = 7.0
+    assert members.place("flash") is one
+
+
+def test_a_busy_replica_that_is_gone_promises_nothing():
+    members = fleet([0.0], count=1)
+    (_, member) = next(members.members())
+    member.health.asked_to_wait(0.0, 7.0, 429)
+    member.health.probes_missed = FAILURES
+    assert isinstance(members.nobody("flash"), BackendUnavailable)

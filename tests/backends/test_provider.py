@@ -4,9 +4,16 @@ import json
 
 import pytest
 
-from backends.errors import BackendError, BackendUnavailable
-from backends.provider import CHAT_PATH, Provider
-from backends.types import InferenceRequest, Replica, ReplicaKind
+from backends.errors import BackendError, BackendUnavailable, BackendUnfit
+from backends.provider import Provider
+from backends.types import (
+    CHAT_PATH,
+    COMPLETIONS_PATH,
+    EMBEDDINGS_PATH,
+    InferenceRequest,
+    Replica,
+    ReplicaKind,
+)
 from tests.contracts.subjects import API_KEY, SocketSubject, provider, subject_named
 from tests.contracts.test_backend import ask, read_all
 from tests.fakes.upstream import ScriptedUpstream, Talk, events, well_behaved
@@ -65,10 +72,10 @@ async def test_an_error_as_the_first_event_may_be_tried_elsewhere():
         await until(subject.has_stopped, "the engine to be told to stop")
 
 
-async def test_a_path_that_it_does_not_serve_is_told():
+async def test_it_has_no_text_completions_and_says_what_has():
     backend = Provider(Replica("a/b/0", ReplicaKind.LITELLM, "", "openai/x"))
-    with pytest.raises(BackendUnavailable, match="serves /v1/chat/completions only"):
-        await backend.open(InferenceRequest("/v1/embeddings", b"{}", False, {}))
+    with pytest.raises(BackendUnfit, match=r"litellm.*'url' or 'embedded'"):
+        await backend.open(InferenceRequest(COMPLETIONS_PATH, b"{}", stream=False, headers={}))
 
 
 async def test_a_provider_is_ready_without_being_asked():
@@ -95,3 +102,22 @@ async def test_what_is_said_of_thinking_reaches_deepseek():
     bodies = [request.json() for request in upstream.requests]
     assert [{name: body[name] for name in body if name in asked[2]} for body in bodies] == asked
     assert [body["messages"] for body in bodies] == [turns] * len(asked)
+
+
+async def test_it_embeds_by_the_providers_own_endpoint():
+    async def script(talk: Talk) -> None:
+        data = [{"object": "embedding", "index": 0, "embedding": [0.5, -0.25]}]
+        usage = {"prompt_tokens": 9, "total_tokens": 9}
+        await talk.json({"object": "list", "data": data, "model": "engine-model", "usage": usage})
+
+    body = b'{"model":"x","input":["a river","\xe6\xb2\xb3"],"encoding_format":"float"}'
+    async with subject_named("provider") as subject:
+        assert isinstance(subject, SocketSubject)
+        subject.upstream.script = script
+        request = InferenceRequest(EMBEDDINGS_PATH, body, stream=False, headers={})
+        answer = json.loads(await read_all(await subject.backend.open(request)))
+        (seen,) = subject.upstream.requests
+    assert seen.path == EMBEDDINGS_PATH
+    assert (seen.json()["model"], seen.json()["input"]) == ("engine-model", ["a river", "\u6cb3"])
+    assert answer["data"][0]["embedding"] == [0.5, -0.25]
+    assert answer["usage"]["prompt_tokens"] == 9

@@ -8,9 +8,11 @@ from typing import Any
 
 import httpx
 
+from backends.types import CHAT_PATH
 from classifier.types import ComplexityEstimate, Conversation
 from gateway.exchange import HEADER
-from gateway.pipeline import ChatCompletions
+from gateway.pipeline import Endpoint
+from gateway.wire import parse_chat
 from tests.cases.playing import (
     DONE,
     NO_FALLBACK,
@@ -92,7 +94,10 @@ async def test_a_classifier_that_fails_costs_no_request(gateway: GatewayUnderTes
     """OPEN-27 c: the default tier answers, and a metric counts it."""
     broken: Any = Broken()
     services = replace(gateway.services, classifier=broken)
-    async with serving(ChatCompletions(services)) as url, httpx.AsyncClient(base_url=url) as client:
+    async with (
+        serving(Endpoint(services, CHAT_PATH, parse_chat)) as url,
+        httpx.AsyncClient(base_url=url) as client,
+    ):
         headers = {"authorization": f"Bearer {KEY}"}
         reply = await client.post(PATH, json=chat(model="auto"), headers=headers)
     assert reply.status_code == 200

@@ -149,3 +149,32 @@ async def test_openais_client_gets_its_errors(up: Program):
             await client.responses.create(model="flash", input=CAPITAL, previous_response_id="resp_1")
         with pytest.raises(openai.NotFoundError):
             await client.responses.retrieve("resp_1")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "model"), [("The capital of France is", "auto"), ("法国的首都是", "standard")]
+)
+async def test_openais_client_gets_a_completion_and_a_stream(up: Program, prompt: str, model: str):
+    async with up.openai() as client:
+        whole = await client.completions.create(model=model, prompt=prompt, max_tokens=4, temperature=0)
+        stream = await client.completions.create(
+            model=model,
+            prompt=prompt,
+            max_tokens=4,
+            temperature=0,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+        chunks = [chunk async for chunk in stream]
+    assert whole.choices[0].text
+    assert "".join(chunk.choices[0].text for chunk in chunks if chunk.choices) == whole.choices[0].text
+    assert whole.usage is not None
+    assert whole.usage.completion_tokens == 4
+
+
+async def test_openais_client_is_told_that_a_chat_engine_embeds_nothing(up: Program):
+    async with up.openai() as client:
+        with pytest.raises(openai.BadRequestError, match="does not serve /v1/embeddings"):
+            await client.embeddings.create(model="flash", input=CAPITAL)
+        answer = await client.completions.create(model="flash", prompt=CAPITAL, max_tokens=1)
+    assert answer.choices

@@ -1,6 +1,6 @@
 """A scripted fake of the `Backend` protocol: no socket, no engine."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from backends.errors import BackendError
@@ -17,12 +17,14 @@ class FakeAnswer:
     Attributes:
         pieces: What `read` returns, one after the other; an error among them is raised.
         content_type: Of the pieces.
+        rate_limits: Headers for the client.
         closed: How often it was closed.
         ended: Whether it was read to its end.
     """
 
     pieces: Sequence[bytes | BackendError]
     content_type: str = JSON
+    rate_limits: Mapping[str, str] = field(default_factory=dict[str, str])
     closed: int = 0
     ended: bool = False
     _at: int = 0

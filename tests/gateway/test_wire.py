@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from classifier.model import Classifier
 from gateway.errors import BodyInvalid
-from gateway.wire import ISOLATION_FIELDS, ChatRequest, parse_chat
+from gateway.request import ISOLATION_FIELDS
+from gateway.wire import ChatRequest, parse_chat
 from policies.errors import InputTooLong
 from policies.tokens import estimate_tokens
 
@@ -22,9 +23,14 @@ def chat(*messages: dict[str, Any], **fields: Any) -> ChatRequest:
     return parse_chat(json.dumps(body).encode())
 
 
-def sent(request: ChatRequest, cap: int | None = None, salt: str | None = None) -> Any:
+def sent(
+    request: ChatRequest, cap: int | None = None, salt: str | None = None, *, running_usage: bool = False
+) -> Any:
     """Return what goes to the engine."""
-    return json.loads(request.upstream_body("engine", max_output_tokens=cap, cache_salt=salt))
+    body = request.upstream_body(
+        "engine", max_output_tokens=cap, cache_salt=salt, running_usage=running_usage
+    )
+    return json.loads(body)
 
 
 def with_field(text: str) -> bytes:
@@ -117,6 +123,25 @@ def test_a_stream_always_asks_the_engine_for_usage(options: dict[str, Any] | Non
     assert request.wants_usage is bool(options and options.get("include_usage"))
     assert sent(request)["stream_options"] == expected
     assert "stream_options" not in sent(chat(stream=False))
+
+
+RUNNING = {"include_usage": True, "continuous_usage_stats": True}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, RUNNING),
+        ({"stream_options": {"include_usage": True}}, RUNNING),
+        ({"stream_options": {"continuous_usage_stats": True}}, RUNNING),
+        ({"stream_options": {**RUNNING, "x": 1.0}}, {**RUNNING, "x": 1.0}),
+        ({"n": None}, RUNNING),
+        ({"n": 2}, {"include_usage": True}),  # of which each choice would be counted for itself
+    ],
+)
+def test_an_engine_that_can_tell_usage_as_it_goes_is_asked_to(fields: dict[str, Any], expected: Any):
+    assert sent(chat(stream=True, **fields), running_usage=True)["stream_options"] == expected
+    assert "stream_options" not in sent(chat(stream=False), running_usage=True)
 
 
 def test_isolation_fields_are_dropped_and_a_salt_comes_from_policy():
