@@ -68,7 +68,7 @@ class Connection(asyncio.Protocol):
         self._begin_exchange()
 
     def _begin_exchange(self) -> None:
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
         self._chunks: deque[bytes] = deque()
         self._buffered = 0
@@ -76,7 +76,8 @@ class Connection(asyncio.Protocol):
         self._paused = False
         self._expired = False
         self._framed = False
-        self._error: HttpError | None = None
+        self._failure = ""
+        self._failed_unheard = False
         self.headers: dict[str, str] = {}
         self.status = 0
         self.head_done = False
@@ -92,6 +93,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what came in."""
+        if self._parser is None:
+            return
         if not self.head_done:
             self._head_bytes += len(data)
         try:
@@ -109,9 +112,11 @@ class Connection(asyncio.Protocol):
         self.closed = True
         if self.head_done and not self.complete and not self._framed and exc is None:
             self.complete = True
-        elif not self.complete and self._error is None:
+        elif not self.complete and not self._failure:
             when = "in the middle of the answer" if self.head_done else "before it answered"
-            self._error = HttpError(f"it closed the connection {when}", sent_nothing=not self._head_bytes)
+            self._failure = f"it closed the connection {when}"
+            self._failed_unheard = not self._head_bytes
+        self._parser = None  # it holds this connection: without it nothing waits for the garbage collector
         self._wake()
 
     def pause_writing(self) -> None:
@@ -136,7 +141,7 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         """The head is there, unless it is an interim 1xx."""
-        if self.head_done:
+        if self.head_done or self._parser is None:
             return  # of an answer that nobody asked for
         self.status = self._parser.get_status_code()
         if 100 <= self.status < 200:
@@ -180,7 +185,7 @@ class Connection(asyncio.Protocol):
         self.reused = self.head_done
         self._begin_exchange()
         if self._transport is None or self._transport.is_closing():
-            self._error = HttpError("it closed the connection before it answered", sent_nothing=True)
+            self._failure, self._failed_unheard = "it closed the connection before it answered", True
             return
         self._transport.write(request)
 
@@ -227,8 +232,8 @@ class Connection(asyncio.Protocol):
         timer = None if timeout is None else self._loop.call_later(timeout, self._expire)
         try:
             while not there():
-                if self._error is not None:
-                    raise self._error
+                if self._failure:  # made here: one that is kept would hold its frames, and they this
+                    raise HttpError(self._failure, sent_nothing=self._failed_unheard)
                 if self._expired:
                     raise TimeoutError
                 self._waiter = self._loop.create_future()
@@ -247,7 +252,7 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def _fail(self, message: str) -> None:
-        self._error = HttpError(message, sent_nothing=False)
+        self._failure = message
         self.abort()
         self._wake()
 

@@ -116,7 +116,7 @@ class _Interruption:
             error: What an interrupted block raises.
         """
         self._delay = delay
-        self._error = error
+        self._error: Exception | None = error
         self._interrupted = False
 
     def __enter__(self) -> Self:
@@ -131,8 +131,12 @@ class _Interruption:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._timer.cancel()
-        if self._interrupted and self._task.uncancel() <= 0 and kind is asyncio.CancelledError:
-            raise self._error from error
+        ours, self._error = self._error, None  # an error that is kept holds its frames, and they this
+        try:
+            if self._interrupted and self._task.uncancel() <= 0 and kind is asyncio.CancelledError and ours:
+                raise ours from error
+        finally:
+            del ours
 
     def _due(self) -> None:
         raise NotImplementedError
@@ -167,6 +171,7 @@ class ClientPresence(_Interruption):
     ) -> None:
         if self._watch is not None:
             self._watch.cancel()
+            self._watch = None
         super().__exit__(kind, error, trace)
 
     def _due(self) -> None:

@@ -112,22 +112,24 @@ async def begin(services: Services, exchange: Exchange, headers: dict[str, str])
     """
     failure: BackendError | None = None
     reached = 0
-    for model, member in _candidates(services, exchange):
-        exchange.model, exchange.member = model, member
-        exchange.attempts += 1
-        if exchange.asked is None:
-            exchange.asked = services.clock.monotonic()
-        try:
-            return await _try(services, exchange, member, headers)
-        except (BackendUnavailable, BackendOverloaded) as error:
-            failure = error
-            _note_failure(services, exchange, member, error)
-            reached += isinstance(error, BackendUnavailable) and error.reached
-            if reached >= TRIES_THAT_REACHED:
-                break
-    nobody = failure or services.fleet.nobody(exchange.decision.model if exchange.decision else "")
-    exchange.model, exchange.member = "", None  # the notes have who was asked
-    raise nobody
+    try:
+        for model, member in _candidates(services, exchange):
+            exchange.model, exchange.member = model, member
+            exchange.attempts += 1
+            if exchange.asked is None:
+                exchange.asked = services.clock.monotonic()
+            try:
+                return await _try(services, exchange, member, headers)
+            except (BackendUnavailable, BackendOverloaded) as error:
+                failure = error
+                _note_failure(services, exchange, member, error)
+                reached += isinstance(error, BackendUnavailable) and error.reached
+                if reached >= TRIES_THAT_REACHED:
+                    break
+        exchange.model, exchange.member = "", None  # the notes have who was asked
+        raise failure or services.fleet.nobody(exchange.decision.model if exchange.decision else "")
+    finally:
+        del failure  # it holds its frames, this one among them: neither would go before a look for cycles
 
 
 def _candidates(services: Services, exchange: Exchange) -> Iterator[tuple[str, Member]]:
@@ -172,8 +174,8 @@ async def _ask(services: Services, exchange: Exchange, member: Member, headers: 
             return await _peek(services, exchange, member, answer, since)
         left = patience - (services.clock.monotonic() - since)
         name = member.replica.name
-        late = BackendTimeout(f"Replica {name} did not finish within {patience:g} s.", replica=name)
-        with Deadline(left, late):
+        late = f"Replica {name} did not finish within {patience:g} s."
+        with Deadline(left, BackendTimeout(late, replica=name)):
             return await _read_whole(exchange, member, answer)
     except BaseException:
         await member.close(answer)
@@ -216,6 +218,8 @@ async def _peek(
         if relay.state.done:
             relay.check_end()
     except BackendError as error:
+        if type(error) is not BackendError:
+            raise
         raise _before_the_start(error) from error
     return Begun(member, answer, b"".join(held), relay, reader)
 
@@ -226,6 +230,8 @@ async def _read_whole(exchange: Exchange, member: Member, answer: Answer) -> Beg
     try:
         body = await _collect(answer, name)
     except BackendError as error:
+        if type(error) is not BackendError:
+            raise
         raise _before_the_start(error) from error
     exchange.usage = read_plain(body, name)
     return Begun(member, answer, with_reasoning_content(body, "message"))
@@ -242,11 +248,9 @@ async def _collect(answer: Answer, name: str) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _before_the_start(error: BackendError) -> BackendError:
-    """Return what an error means before anything was sent on: one half way is one on the way."""
-    if type(error) is BackendError:
-        return BackendUnavailable(str(error), replica=error.replica)
-    return error
+def _before_the_start(error: BackendError) -> BackendUnavailable:
+    """Return what an error half way means before anything was sent on: it is one on the way."""
+    return BackendUnavailable(str(error), replica=error.replica)
 
 
 def _note_failure(services: Services, exchange: Exchange, member: Member, error: BackendError) -> None:
