@@ -20,6 +20,9 @@ import httptools
 HIGH_WATER = 256 * 1024
 """Bytes of an answer that may wait for their reader before the connection stops reading."""
 
+IDLE_SECONDS = 4.0
+"""How long a connection is kept for the next exchange: shorter than servers keep theirs (uvicorn 5 s)."""
+
 MAX_HEAD = 64 * 1024
 """Most bytes of a status line and headers."""
 
@@ -65,6 +68,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self.closed = False
         self.reused = False
+        self.idle_since = 0.0
         self._begin_exchange()
 
     def _begin_exchange(self) -> None:
@@ -328,6 +332,7 @@ class HttpPool:
         headers: Mapping[str, str],
         connect_timeout: float = 5.0,
         max_idle: int = 256,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         """Prepare a pool; nothing is connected yet.
 
@@ -336,6 +341,7 @@ class HttpPool:
             headers: Sent with every request.
             connect_timeout: Seconds for TCP and TLS.
             max_idle: Most connections kept for later.
+            idle_seconds: How long each is kept for.
 
         Raises:
             ValueError: A header holds a line break.
@@ -344,6 +350,7 @@ class HttpPool:
         self._idle: list[Connection] = []
         self._connect_timeout = connect_timeout
         self._max_idle = max_idle
+        self._idle_seconds = idle_seconds
         self._tls = ssl.create_default_context() if self.origin.scheme == "https" else None
         fixed = {"host": self.origin.authority, "accept-encoding": "identity", **headers}
         self._fixed = _header_lines(fixed)
@@ -398,6 +405,7 @@ class HttpPool:
     def release(self, connection: Connection) -> None:
         """Take a connection back."""
         if connection.usable and len(self._idle) < self._max_idle:
+            connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
         else:
             connection.abort()
@@ -409,12 +417,12 @@ class HttpPool:
         self._max_idle = 0
 
     async def _acquire(self, *, fresh: bool) -> Connection:
+        loop = asyncio.get_running_loop()
         while self._idle and not fresh:
             connection = self._idle.pop()
-            if connection.usable:
+            if connection.usable and loop.time() - connection.idle_since < self._idle_seconds:
                 return connection
             connection.abort()
-        loop = asyncio.get_running_loop()
         origin = self.origin
         try:
             async with asyncio.timeout(self._connect_timeout):
