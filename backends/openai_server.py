@@ -1,6 +1,7 @@
 """Backend for any OpenAI-compatible server: vLLM, SGLang, llama.cpp, and providers that speak it."""
 
 import asyncio
+import re
 from typing import cast
 
 import msgspec
@@ -84,7 +85,7 @@ class ServerAnswer:
     def __init__(self, response: Response, replica: str) -> None:
         self._response = response
         self._replica = replica
-        self.content_type = response.headers.get("content-type", "application/json")
+        self.content_type = response.headers.get("content-type", "application/json").lower()
 
     async def read(self, patience: float | None = None) -> bytes:
         """Return the next bytes; see `Answer.read`."""
@@ -108,6 +109,7 @@ async def _refusal(response: Response, server: Replica) -> BackendError:
         body = b""
     if server.api_key is not None:
         body = body.replace(server.api_key.encode(), b"***")
+    body = without_keys(body)
     if status in REJECTED:
         return BackendRejected(
             f"Replica {replica} refused the request.", replica=replica, status=status, body=body
@@ -151,6 +153,14 @@ def says_too_long(body: bytes) -> bool:
     """Tell whether an engine's error is about an input that does not fit."""
     text = body.lower()
     return any(sign in text for sign in CONTEXT_SIGNS)
+
+
+_KEY = re.compile(rb"\b((?:sk|pk|rk|gsk)[-_]|Bearer )[A-Za-z0-9][A-Za-z0-9_.-]{5,}")
+
+
+def without_keys(text: bytes) -> bytes:
+    """Cut what looks like a key out of an engine's words: it may be ours."""
+    return _KEY.sub(rb"\1***", text)
 
 
 def error_message(body: bytes) -> str:

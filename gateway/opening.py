@@ -16,7 +16,7 @@ from gateway.clock import Clock
 from gateway.exchange import Exchange
 from gateway.http import Deadline
 from gateway.services import Services
-from gateway.streaming import Relay, StreamState, read_plain, with_reasoning_content
+from gateway.streaming import Relay, StreamState, as_events, read_plain, with_reasoning_content
 
 log = logging.getLogger(__name__)
 
@@ -176,7 +176,8 @@ async def _ask(services: Services, exchange: Exchange, member: Member, headers: 
         name = member.replica.name
         late = f"Replica {name} did not finish within {patience:g} s."
         with Deadline(left, BackendTimeout(late, replica=name)):
-            return await _read_whole(exchange, member, answer)
+            begun = await _read_whole(exchange, member, answer)
+        return _retold(exchange, begun, services, since) if chat.stream else begun
     except BaseException:
         await member.close(answer)
         raise
@@ -201,8 +202,7 @@ async def _peek(
     services: Services, exchange: Exchange, member: Member, answer: Answer, since: float
 ) -> Begun:
     """Wait for a stream's first token, for a bounded time; a slow stream is one that has begun."""
-    relay = Relay(member.replica.name, show_usage=exchange.chat.wants_usage if exchange.chat else False)
-    exchange.stream_state = relay.state
+    relay = _relay(exchange, member)
     reader = StreamReader(answer, member, relay.state, services.clock, since)
     bound = services.clock.monotonic() + member.pool.timeouts.peek
     held: list[bytes] = []
@@ -224,6 +224,12 @@ async def _peek(
     return Begun(member, answer, b"".join(held), relay, reader)
 
 
+def _relay(exchange: Exchange, member: Member) -> Relay:
+    relay = Relay(member.replica.name, show_usage=exchange.chat.wants_usage if exchange.chat else False)
+    exchange.stream_state = relay.state
+    return relay
+
+
 async def _read_whole(exchange: Exchange, member: Member, answer: Answer) -> Begun:
     """Read a plain answer."""
     name = member.replica.name
@@ -235,6 +241,14 @@ async def _read_whole(exchange: Exchange, member: Member, answer: Answer) -> Beg
         raise _before_the_start(error) from error
     exchange.usage = read_plain(body, name)
     return Begun(member, answer, with_reasoning_content(body, "message"))
+
+
+def _retold(exchange: Exchange, begun: Begun, services: Services, since: float) -> Begun:
+    """Return a plain answer as a stream that is here already: a client that asked for one reads no other."""
+    member, answer = begun.member, begun.answer
+    relay = _relay(exchange, member)
+    reader = StreamReader(answer, member, relay.state, services.clock, since)
+    return Begun(member, answer, relay.feed(as_events(begun.held)), relay, reader)
 
 
 async def _collect(answer: Answer, name: str) -> bytes:

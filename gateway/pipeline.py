@@ -6,10 +6,11 @@ import logging
 from collections.abc import Callable
 
 from backends.errors import BackendError, BackendRejected
+from backends.types import Usage
 from gateway.errors import ClientLeft, KeyMissing, LedgerUnavailable, to_answer
 from gateway.exchange import HEADER, Exchange
 from gateway.http import ClientPresence, Receive, Reply, Scope, Send, header, read_body
-from gateway.opening import Begun, begin
+from gateway.opening import EVENT_STREAM, Begun, begin
 from gateway.records import RequestRecord, Status
 from gateway.services import Services
 from gateway.streaming import DONE
@@ -148,7 +149,7 @@ async def _send_whole(services: Services, exchange: Exchange, begun: Begun, repl
 
 async def _send_stream(services: Services, exchange: Exchange, begun: Begun, reply: Reply) -> None:
     headers = {"cache-control": "no-cache", "x-accel-buffering": "no", **exchange.headers()}
-    await reply.start(200, begun.answer.content_type, headers)
+    await reply.start(200, EVENT_STREAM, headers)
     await _pump(services, exchange, begun, reply)
     state = begun.relay.state if begun.relay else None
     if state is not None and state.failed:
@@ -198,6 +199,8 @@ async def _fail(services: Services, exchange: Exchange, error: Exception, reply:
         known = isinstance(error, BackendError)
         log.error("%s: %s", exchange.id, error, exc_info=None if known else error)
     code = answer.code or answer.type
+    if isinstance(error, BackendRejected):
+        exchange.usage = Usage()  # it did no work
     if not reply.started:
         await _settle(services, exchange, "error", answer.status, code, wait=True)
         await reply.whole(

@@ -1,18 +1,24 @@
 """Event streams on their way through: looked at, mended where clients need it, else passed on as they are."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Raw
 
-from backends.errors import BackendError, BackendRejected, BackendUnavailable
+from backends.errors import BackendError, BackendOverloaded, BackendRejected, BackendUnavailable
+from backends.openai_server import says_too_long, without_keys
 from backends.types import Usage
 from gateway.sse import BOM, EventSplitter, event_of, has_other_fields, is_comment, payload_of
+from policies.tokens import ASCII_CHARACTERS_PER_TOKEN, estimate_tokens
 
 DONE = b"data: [DONE]\n\n"
-REFUSALS = frozenset({400, 413, 422})
+REFUSALS = frozenset({"400", "413", "422"})
 """Codes of an error inside an answer that mean that the request is wrong."""
+
+OVERLOADS = frozenset({"429", "503"})
+SMALL_TEXT = 12
+"""Bytes of text up to which a chunk is counted without being read."""
 
 
 class _CachedDetails(msgspec.Struct):
@@ -38,11 +44,13 @@ class UsageFields(msgspec.Struct):
 
 
 class _Delta(msgspec.Struct):
-    content: str | list[Any] | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    refusal: str | None = None
-    tool_calls: list[Any] | None = None
+    """What is new in a choice; of any type, as an odd field is no reason to lose sight of the others."""
+
+    content: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    refusal: Any = None
+    tool_calls: Any = None
     function_call: Any = None
 
     def has_token(self) -> bool:
@@ -55,26 +63,45 @@ class _Delta(msgspec.Struct):
             or self.function_call
         )
 
+    def text(self) -> str:
+        """Return what a reader sees of it."""
+        called = [call.get("function") for call in _dicts(self.tool_calls)]
+        said = [function.get("arguments") for function in _dicts([*called, self.function_call])]
+        said += [self.content, self.reasoning_content or self.reasoning, self.refusal]
+        said += [part.get("text") for part in _dicts(self.content)]
+        return "".join(piece for piece in said if isinstance(piece, str))
+
 
 class _Choice(msgspec.Struct):
     delta: _Delta | None = None
     text: str | None = None
-    finish_reason: str | None = None
+    finish_reason: Any = None
 
     def has_token(self) -> bool:
         return bool(self.text) or (self.delta is not None and self.delta.has_token())
 
+    def seen(self) -> str:
+        return self.text or (self.delta.text() if self.delta is not None else "")
+
 
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
-    usage: UsageFields | None = None
+    usage: Any = None  # read for itself: an odd one spoils no chunk
     error: Any = None  # not `Raw | None`, of which msgspec takes nothing but null
+    kind: Any = msgspec.field(name="object", default=None)
+
+    def fault(self, payload: bytes) -> object:
+        """Return the error that it tells of, None when it does not."""
+        if self.error is not None or self.kind != "error":
+            return self.error
+        return msgspec.json.decode(payload)  # as vLLM told of errors once: the fields on the top level
 
 
 class _PlainAnswer(msgspec.Struct):
     usage: Any = None  # read for itself: an odd one spoils no answer
     choices: list[Any] | None = None
     error: Any = None
+    kind: Any = msgspec.field(name="object", default=None)
 
 
 _chunk = msgspec.json.Decoder(_Chunk)
@@ -99,6 +126,8 @@ def read_plain(body: bytes, replica: str) -> Usage | None:
         ) from error
     if answer.error is not None and not answer.choices:
         raise error_inside(answer.error, body, replica)
+    if answer.kind == "error":
+        raise error_inside(msgspec.json.decode(body), body, replica)
     if not answer.choices:
         raise BackendUnavailable(f"Replica {replica} failed: the answer is empty.", replica=replica)
     return _usage_in(answer.usage)
@@ -106,7 +135,7 @@ def read_plain(body: bytes, replica: str) -> Usage | None:
 
 def _usage_in(value: object) -> Usage | None:
     try:
-        usage = msgspec.convert(value, UsageFields | None)
+        usage = msgspec.convert(value, UsageFields | None, strict=False)
     except msgspec.ValidationError:
         return None
     return None if usage is None else usage.to_usage()
@@ -114,14 +143,23 @@ def _usage_in(value: object) -> Usage | None:
 
 def error_inside(error: object, body: bytes, replica: str) -> BackendError:
     """Return what an error object means that came with status 200."""
-    code = (
-        msgspec.convert(error, dict[str, Any], strict=False).get("code") if isinstance(error, dict) else None
-    )
-    if str(code) in map(str, REFUSALS):
+    code = str(error.get("code")) if isinstance(error, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    if code in REFUSALS or says_too_long(body):
+        status = int(code) if code in REFUSALS else 400
         return BackendRejected(
-            f"Replica {replica} refused the request.", replica=replica, status=int(str(code)), body=body
+            f"Replica {replica} refused the request.", replica=replica, status=status, body=without_keys(body)
+        )
+    if code in OVERLOADS:
+        return BackendOverloaded(
+            f"Replica {replica} is overloaded ({code}).", replica=replica, status=int(code)
         )
     return BackendUnavailable(f"Replica {replica} answered with an error.", replica=replica)
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    """Return the objects in an array of JSON; none of what is no array."""
+    found = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("dict[str, Any]", each) for each in found if isinstance(each, dict)]
 
 
 def with_reasoning_content(payload: bytes, part: str) -> bytes:
@@ -147,6 +185,25 @@ def with_reasoning_content(payload: bytes, part: str) -> bytes:
     return msgspec.json.encode(answer)
 
 
+def as_events(body: bytes) -> bytes:
+    """Tell a plain answer as a stream, for a client that asked for one of an engine that does not stream."""
+    answer = msgspec.json.decode(body, type=dict[str, Any])
+    answer["object"] = "chat.completion.chunk"
+    usage = answer.pop("usage", None)
+    choices = _dicts(answer.pop("choices"))
+    for choice in choices:
+        choice["delta"] = choice.pop("message", {})
+        for index, call in enumerate(_dicts(choice["delta"].get("tool_calls"))):
+            call.setdefault("index", index)
+    begun = [choice | {"finish_reason": None} for choice in choices]
+    nothing: dict[str, Any] = {}
+    ended = [choice | {"delta": nothing} for choice in choices]
+    chunks: list[dict[str, Any]] = [{"choices": begun}, {"choices": ended}]
+    if usage is not None:
+        chunks.append({"choices": [], "usage": usage})
+    return b"".join(event_of(msgspec.json.encode(answer | chunk)) for chunk in chunks) + DONE
+
+
 def _renamed(choice: dict[str, Raw], part: str) -> bool:
     message = msgspec.json.decode(choice.get(part, Raw(b"{}")), type=dict[str, Raw])
     text = bytes(message.get("reasoning", b"null"))
@@ -163,7 +220,8 @@ class StreamState:
 
     Attributes:
         has_token: Something that a reader sees: text, reasoning, a tool call.
-        tokens_seen: Chunks with such a thing.
+        chunks_seen: Chunks with such a thing.
+        tokens_written: What their text comes to; engines may put many tokens into a chunk.
         usage: The last one that came; engines send totals, not increments.
         done: `[DONE]` came.
         finished: A finish reason came.
@@ -171,7 +229,8 @@ class StreamState:
     """
 
     has_token: bool = False
-    tokens_seen: int = 0
+    chunks_seen: int = 0
+    tokens_written: float = 0.0
     usage: Usage | None = None
     done: bool = False
     finished: bool = False
@@ -181,6 +240,11 @@ class StreamState:
     def is_meaningful(self) -> bool:
         """Tell whether the stream has shown that it is one: not a comment, not a role alone."""
         return self.has_token or self.finished
+
+    @property
+    def tokens_seen(self) -> int:
+        """Estimate the tokens that came: one a chunk at least."""
+        return max(self.chunks_seen, int(self.tokens_written))
 
 
 class Relay:
@@ -195,6 +259,7 @@ class Relay:
         self._splitter = EventSplitter()
         self._replica = replica
         self._show_usage = show_usage
+        self._envelope = 0  # bytes of a chunk around its text
         self.state = StreamState()
 
     def feed(self, data: bytes) -> bytes:
@@ -237,6 +302,8 @@ class Relay:
         if not self._look(payload):
             return b""
         mended = with_reasoning_content(payload, "delta")
+        if self.state.failed:
+            mended = without_keys(mended)
         if mended is not payload or has_other_fields(event):
             return event_of(mended)
         return event
@@ -247,8 +314,10 @@ class Relay:
         if payload == b"[DONE]":
             state.done = True
             return False
-        if state.has_token and b'"finish_reason":null' in payload and b'"usage"' not in payload:
-            state.tokens_seen += 1
+        text = len(payload) - self._envelope
+        if text <= SMALL_TEXT and b'"finish_reason":null' in payload and b'"usage"' not in payload:
+            state.chunks_seen += 1
+            state.tokens_written += max(0, text) / ASCII_CHARACTERS_PER_TOKEN
             return True
         try:
             chunk = _chunk.decode(payload)
@@ -258,17 +327,29 @@ class Relay:
 
     def _note(self, chunk: _Chunk, payload: bytes) -> bool:
         state = self.state
-        if chunk.error is not None:
+        fault = chunk.fault(payload)
+        if fault is not None:
             if not state.is_meaningful:
-                raise error_inside(chunk.error, payload, self._replica)
+                raise error_inside(fault, payload, self._replica)
             state.failed = True
         if chunk.usage is not None:
-            state.usage = chunk.usage.to_usage()
+            state.usage = _usage_in(chunk.usage) or state.usage
         for choice in chunk.choices or ():
             if choice.has_token():
-                state.has_token = True
-                state.tokens_seen += 1
+                self._count(choice.seen(), payload)
             if choice.finish_reason is not None:
                 state.finished = True
         only_usage = chunk.usage is not None and not chunk.choices
         return self._show_usage or not only_usage
+
+    def _count(self, text: str, payload: bytes) -> None:
+        state = self.state
+        state.has_token = True
+        state.chunks_seen += 1
+        ascii_only = text.isascii()
+        state.tokens_written += (
+            len(text) / ASCII_CHARACTERS_PER_TOKEN if ascii_only else estimate_tokens(text)
+        )
+        if ascii_only:
+            envelope = len(payload) - len(text)
+            self._envelope = min(self._envelope or envelope, envelope)
