@@ -88,8 +88,9 @@ def identify(services: Services, scope: Scope) -> Caller:
         KeyMissing: No API key came with it.
         UnknownKey: Nobody has this key.
     """
-    if sum(name == b"authorization" for name, _ in scope["headers"]) > 1:
-        raise KeyMissing("The request has more than one Authorization header. Send one.")
+    for once in (b"authorization", b"x-api-key"):
+        if sum(name == once for name, _ in scope["headers"]) > 1:
+            raise KeyMissing(f"The request has more than one {once.decode()} header. Send one.")
     bearer = header(scope, b"authorization")
     if bearer is not None and bearer[:7].lower() == "bearer ":
         key = bearer[7:].strip()
