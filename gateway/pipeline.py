@@ -57,9 +57,11 @@ async def answer_chat(
         translate: Makes a chat body of the client's; may raise `BodyInvalid`.
     """
     exchange = Exchange(services.clock, endpoint)
+    reply.unread = receive
     try:
         exchange.caller = identify(services, scope)
         body = await exchange.waiting(read_body(scope, receive, services.max_body_bytes))
+        reply.unread = None
         exchange.chat = parse_chat(body if translate is None else translate(body))
         _estimate(services, exchange.caller, exchange.chat, exchange)
         _decide(services, exchange.caller, exchange.chat, exchange)
@@ -198,7 +200,7 @@ async def _fail(services: Services, exchange: Exchange, error: Exception, reply:
     answer = to_answer(error)
     if answer.status >= 500:
         known = isinstance(error, BackendError)
-        log.error("%s: %s", exchange.id, error, exc_info=None if known else error)
+        log.error("%s: %s", exchange.id, str(error), exc_info=None if known else error)
     code = answer.code or answer.type
     if isinstance(error, BackendRejected):
         exchange.usage = Usage()  # it did no work
