@@ -271,4 +271,5 @@ def _note_failure(services: Services, exchange: Exchange, member: Member, error:
     services.telemetry.upstream_failed(member.replica.name, error)
     exchange.stream_state = None
     exchange.notes.append(str(error))
-    log.warning("%s: %s (%s)", exchange.id, error, error.__cause__ or "no more is known")
+    # As text: a record that is kept would keep the error, its frames, and the prompt in them.
+    log.warning("%s: %s (%s)", exchange.id, str(error), str(error.__cause__ or "no more is known"))

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import Callable
 
 from backends.errors import BackendError, BackendRejected
@@ -24,6 +25,10 @@ CHAT_PATH = "/v1/chat/completions"
 KEEP_ALIVE = b": keep-alive\n\n"
 KEEP_ALIVE_SECONDS = 10.0
 """After so much silence of an engine a client is told that its request is still alive."""
+
+
+_TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+"""A `traceparent` of W3C's Trace Context; what is none goes no further."""
 
 
 class ChatCompletions:
@@ -138,7 +143,7 @@ def _decide(services: Services, caller: Caller, chat: ChatRequest, exchange: Exc
 
 def _headers_to_hand_on(scope: Scope) -> dict[str, str]:
     trace = header(scope, b"traceparent")
-    return {"traceparent": trace} if trace else {}
+    return {"traceparent": trace} if trace is not None and _TRACE.fullmatch(trace) else {}
 
 
 async def _send_whole(services: Services, exchange: Exchange, begun: Begun, reply: Reply) -> None:
