@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev run test check fix bench lock clean
+.PHONY: help env env-dev run test check fix bench soak lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -47,6 +47,9 @@ fix: env-dev ## Apply what ruff can repair
 
 bench: env-dev ## Measure the gateway beside a plain pass-through (needs wrk and nginx)
 	$(BIN)/python -m bench.gateway
+
+soak: env-dev ## Send 20,000 requests, with clients that leave and engines that fail, and look for what is left
+	$(BIN)/python -m bench.soak --requests 20000
 
 lock: ## Renew the lock files from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes pyproject.toml -o requirements.lock

@@ -78,7 +78,13 @@ class Health:
         self.last_token = now
 
     def brought_nothing(self, now: float) -> None:
-        """Note that a request failed before its first token; that of a client that left does not count."""
+        """Note that a request failed before its first token; that of a client that left does not count.
+
+        While it is out, the requests that were on it as it went out say nothing new: were each of them
+        taken for a failed trial, a busy replica would be out for the longest rest at once.
+        """
+        if self.rests_until is not None and not self.trying:
+            return
         self.failures += 1
         if self.trying or self.failures >= FAILURES:
             self.rests_until, self.trying = now + self.rest, False

@@ -20,6 +20,9 @@ import httptools
 HIGH_WATER = 256 * 1024
 """Bytes of an answer that may wait for their reader before the connection stops reading."""
 
+IDLE_SECONDS = 4.0
+"""How long a connection is kept for the next exchange: shorter than servers keep theirs (uvicorn 5 s)."""
+
 MAX_HEAD = 64 * 1024
 """Most bytes of a status line and headers."""
 
@@ -65,10 +68,11 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self.closed = False
         self.reused = False
+        self.idle_since = 0.0
         self._begin_exchange()
 
     def _begin_exchange(self) -> None:
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
         self._chunks: deque[bytes] = deque()
         self._buffered = 0
@@ -76,7 +80,8 @@ class Connection(asyncio.Protocol):
         self._paused = False
         self._expired = False
         self._framed = False
-        self._error: HttpError | None = None
+        self._failure = ""
+        self._failed_unheard = False
         self.headers: dict[str, str] = {}
         self.status = 0
         self.head_done = False
@@ -92,6 +97,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what came in."""
+        if self._parser is None:
+            return
         if not self.head_done:
             self._head_bytes += len(data)
         try:
@@ -109,9 +116,11 @@ class Connection(asyncio.Protocol):
         self.closed = True
         if self.head_done and not self.complete and not self._framed and exc is None:
             self.complete = True
-        elif not self.complete and self._error is None:
+        elif not self.complete and not self._failure:
             when = "in the middle of the answer" if self.head_done else "before it answered"
-            self._error = HttpError(f"it closed the connection {when}", sent_nothing=not self._head_bytes)
+            self._failure = f"it closed the connection {when}"
+            self._failed_unheard = not self._head_bytes
+        self._parser = None  # it holds this connection: without it nothing waits for the garbage collector
         self._wake()
 
     def pause_writing(self) -> None:
@@ -136,7 +145,7 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         """The head is there, unless it is an interim 1xx."""
-        if self.head_done:
+        if self.head_done or self._parser is None:
             return  # of an answer that nobody asked for
         self.status = self._parser.get_status_code()
         if 100 <= self.status < 200:
@@ -180,7 +189,7 @@ class Connection(asyncio.Protocol):
         self.reused = self.head_done
         self._begin_exchange()
         if self._transport is None or self._transport.is_closing():
-            self._error = HttpError("it closed the connection before it answered", sent_nothing=True)
+            self._failure, self._failed_unheard = "it closed the connection before it answered", True
             return
         self._transport.write(request)
 
@@ -227,8 +236,8 @@ class Connection(asyncio.Protocol):
         timer = None if timeout is None else self._loop.call_later(timeout, self._expire)
         try:
             while not there():
-                if self._error is not None:
-                    raise self._error
+                if self._failure:  # made here: one that is kept would hold its frames, and they this
+                    raise HttpError(self._failure, sent_nothing=self._failed_unheard)
                 if self._expired:
                     raise TimeoutError
                 self._waiter = self._loop.create_future()
@@ -247,7 +256,7 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def _fail(self, message: str) -> None:
-        self._error = HttpError(message, sent_nothing=False)
+        self._failure = message
         self.abort()
         self._wake()
 
@@ -323,6 +332,7 @@ class HttpPool:
         headers: Mapping[str, str],
         connect_timeout: float = 5.0,
         max_idle: int = 256,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         """Prepare a pool; nothing is connected yet.
 
@@ -331,6 +341,7 @@ class HttpPool:
             headers: Sent with every request.
             connect_timeout: Seconds for TCP and TLS.
             max_idle: Most connections kept for later.
+            idle_seconds: How long each is kept for.
 
         Raises:
             ValueError: A header holds a line break.
@@ -339,6 +350,7 @@ class HttpPool:
         self._idle: list[Connection] = []
         self._connect_timeout = connect_timeout
         self._max_idle = max_idle
+        self._idle_seconds = idle_seconds
         self._tls = ssl.create_default_context() if self.origin.scheme == "https" else None
         fixed = {"host": self.origin.authority, "accept-encoding": "identity", **headers}
         self._fixed = _header_lines(fixed)
@@ -393,6 +405,7 @@ class HttpPool:
     def release(self, connection: Connection) -> None:
         """Take a connection back."""
         if connection.usable and len(self._idle) < self._max_idle:
+            connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
         else:
             connection.abort()
@@ -404,12 +417,12 @@ class HttpPool:
         self._max_idle = 0
 
     async def _acquire(self, *, fresh: bool) -> Connection:
+        loop = asyncio.get_running_loop()
         while self._idle and not fresh:
             connection = self._idle.pop()
-            if connection.usable:
+            if connection.usable and loop.time() - connection.idle_since < self._idle_seconds:
                 return connection
             connection.abort()
-        loop = asyncio.get_running_loop()
         origin = self.origin
         try:
             async with asyncio.timeout(self._connect_timeout):

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import cast
@@ -92,7 +93,7 @@ class ServerAnswer:
     def __init__(self, response: Response, replica: str) -> None:
         self._response = response
         self._replica = replica
-        self.content_type = response.headers.get("content-type", "application/json")
+        self.content_type = response.headers.get("content-type", "application/json").lower()
         self.rate_limits: Mapping[str, str] = rate_limits_in(response.headers)
 
     async def read(self, patience: float | None = None) -> bytes:
@@ -117,6 +118,7 @@ async def _refusal(response: Response, server: Replica, path: str) -> BackendErr
         body = b""
     if server.api_key is not None:
         body = body.replace(server.api_key.encode(), b"***")
+    body = without_keys(body)
     if status in REJECTED:
         return BackendRejected(
             f"Replica {replica} refused the request.", replica=replica, status=status, body=body
@@ -167,6 +169,14 @@ def says_too_long(body: bytes) -> bool:
     """Tell whether an engine's error is about an input that does not fit."""
     text = body.lower()
     return any(sign in text for sign in CONTEXT_SIGNS)
+
+
+_KEY = re.compile(rb"\b((?:sk|pk|rk|gsk)[-_]|Bearer )[A-Za-z0-9][A-Za-z0-9_.-]{5,}")
+
+
+def without_keys(text: bytes) -> bytes:
+    """Cut what looks like a key out of an engine's words: it may be ours."""
+    return _KEY.sub(rb"\1***", text)
 
 
 def error_message(body: bytes) -> str:

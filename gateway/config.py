@@ -19,6 +19,9 @@ from policies.yaml_file import YamlInvalid, read_yaml
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
 HttpUrl = Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")]
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+"""The name of an environment variable. What does not look like one may be a key, and is not repeated."""
+
 Usd = Annotated[Decimal, Field(ge=0)]
 Seconds = Annotated[float, Field(gt=0, le=86400)]
 MIB = 1024 * 1024
@@ -36,7 +39,7 @@ class ServerSection(_Section):
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535, description="0 takes any free port.")
     workers: Literal[1] = Field(default=1, description="Run more processes to use more cores.")
-    admin_key_env: str = "FLASHLANE_ADMIN_KEY"
+    admin_key_env: Variable = "FLASHLANE_ADMIN_KEY"
     max_body_bytes: int = Field(default=32 * MIB, gt=0)
 
 
@@ -44,7 +47,7 @@ class _Address(_Section):
     """A URL, or the variable that holds it: one with a password does not belong in a file."""
 
     url: str | None = None
-    url_env: str | None = Field(default=None, min_length=1, description="Names the variable with the URL.")
+    url_env: Variable | None = Field(default=None, description="Names the variable with the URL.")
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
@@ -106,9 +109,7 @@ class ReplicaSection(_Section):
         min_length=1,
         description="A model of `flashlane models list`, or the path of a GGUF file.",
     )
-    api_key_env: str | None = Field(
-        default=None, min_length=1, description="Names the variable with the key."
-    )
+    api_key_env: Variable | None = Field(default=None, description="Names the variable with the key.")
     api_base: HttpUrl | None = Field(
         default=None, description="With `litellm`: another address of the provider."
     )

@@ -1,6 +1,7 @@
 """The hot path's view of ASGI: read a request, send an answer, notice a client that leaves."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, MutableMapping
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -9,6 +10,9 @@ from gateway.errors import BodyTooLarge, BodyTooSlow, ClientLeft, EncodingUnknow
 
 BODY_SECONDS = 60
 """How long a client may take to send its body."""
+
+SWALLOW_SECONDS = 2.0
+"""How long the rest of a body is taken in that was refused."""
 
 T = TypeVar("T")
 Scope = MutableMapping[str, Any]
@@ -68,16 +72,29 @@ async def _collect(receive: Receive, limit: int) -> bytes:
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+async def _swallow(receive: Receive) -> None:
+    """Take in the rest of a body that is not wanted, for a while.
+
+    A connection that is closed while the client still sends is reset, and the client loses the answer.
+    """
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(SWALLOW_SECONDS):
+            while (await receive()).get("more_body", False):
+                continue
+
+
 class Reply:
     """The answer to one request.
 
     Attributes:
         started: Whether the status has been sent; after that an error can only be told in the body.
+        unread: Where the body of the request comes from, until all of it has come.
     """
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.started = False
+        self.unread: Receive | None = None
 
     async def start(self, status: int, content_type: str, headers: Mapping[str, str]) -> None:
         """Send the status and the headers."""
@@ -94,7 +111,11 @@ class Reply:
     async def whole(self, status: int, content_type: str, headers: Mapping[str, str], body: bytes) -> None:
         """Send an answer in one go."""
         await self._head(status, content_type, {"content-length": str(len(body)), **headers})
-        await self.end(body)
+        if self.unread is not None:
+            await self._send({"type": "http.response.body", "body": body, "more_body": True})
+            await _swallow(self.unread)
+            body = b""
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def _head(self, status: int, content_type: str, headers: Mapping[str, str]) -> None:
         pairs = [(b"content-type", content_type.encode("latin-1"))]
@@ -214,6 +235,7 @@ class ClientPresence(_Interruption):
     ) -> None:
         if self._watch is not None:
             self._watch.cancel()
+            self._watch = None
         super().__exit__(kind, error, trace)
 
     def _due(self) -> None:

@@ -18,7 +18,7 @@ from gateway.exchange import Exchange
 from gateway.http import within
 from gateway.request import ClientRequest
 from gateway.services import Services
-from gateway.streaming import Relay, StreamState, read_plain, with_reasoning_content
+from gateway.streaming import Relay, StreamState, as_events, read_plain, with_reasoning_content
 from gateway.thinking.adapting import adapt
 
 log = logging.getLogger(__name__)
@@ -118,23 +118,25 @@ async def begin(services: Services, exchange: Exchange, headers: dict[str, str])
     """
     failure: BackendError | None = None
     reached = 0
-    for model, member in _candidates(services, exchange):
-        exchange.model, exchange.member = model, member
-        exchange.attempts += 1
-        if exchange.asked is None:
-            exchange.asked = services.clock.monotonic()
-        try:
-            return await _try(services, exchange, member, headers)
-        except (BackendUnavailable, BackendOverloaded, BackendUnfit) as error:
-            if failure is None or not isinstance(error, BackendUnfit):
-                failure = error
-            _note_failure(services, exchange, member, error)
-            reached += isinstance(error, BackendUnavailable) and error.reached
-            if reached >= TRIES_THAT_REACHED:
-                break
-    nobody = failure or services.fleet.nobody(exchange.decision.model if exchange.decision else "")
-    exchange.model, exchange.member = "", None  # the notes have who was asked
-    raise nobody
+    try:
+        for model, member in _candidates(services, exchange):
+            exchange.model, exchange.member = model, member
+            exchange.attempts += 1
+            if exchange.asked is None:
+                exchange.asked = services.clock.monotonic()
+            try:
+                return await _try(services, exchange, member, headers)
+            except (BackendUnavailable, BackendOverloaded, BackendUnfit) as error:
+                if failure is None or not isinstance(error, BackendUnfit):
+                    failure = error
+                _note_failure(services, exchange, member, error)
+                reached += isinstance(error, BackendUnavailable) and error.reached
+                if reached >= TRIES_THAT_REACHED:
+                    break
+        exchange.model, exchange.member = "", None  # the notes have who was asked
+        raise failure or services.fleet.nobody(exchange.decision.model if exchange.decision else "")
+    finally:
+        del failure  # it holds its frames, this one among them: neither would go before a look for cycles
 
 
 def _candidates(services: Services, exchange: Exchange) -> Iterator[tuple[str, Member]]:
@@ -185,7 +187,8 @@ async def _ask(services: Services, exchange: Exchange, member: Member, headers: 
         def late() -> BackendTimeout:
             return BackendTimeout(f"Replica {name} did not finish within {patience:g} s.", replica=name)
 
-        return await within(left, late, _read_whole(exchange, request, member, answer))
+        begun = await within(left, late, _read_whole(exchange, request, member, answer))
+        return _retold(exchange, begun, services, since) if request.stream else begun
     except BaseException:
         await member.close(answer)
         raise
@@ -218,7 +221,6 @@ async def _peek(
 ) -> Begun:
     """Wait for a stream's first token, for a bounded time; a slow stream is one that has begun."""
     relay = _relay(exchange, member.replica)
-    exchange.stream_state = relay.state
     reader = StreamReader(answer, member, relay.state, services.clock, since)
     bound = services.clock.monotonic() + member.pool.timeouts.peek
     held: list[bytes] = []
@@ -234,6 +236,8 @@ async def _peek(
         if relay.state.done:
             relay.check_end()
     except BackendError as error:
+        if type(error) is not BackendError:
+            raise
         raise _before_the_start(error) from error
     return Begun(member, answer, b"".join(held), relay, reader)
 
@@ -243,7 +247,9 @@ def _relay(exchange: Exchange, replica: Replica) -> Relay:
     if request is None:
         raise ValueError("a stream that nobody asked for cannot be passed on")
     cut_usage = replica.flavour is EngineFlavour.VLLM and not request.wants_running_usage
-    return Relay(replica.name, show_usage=request.wants_usage, cut_usage=cut_usage)
+    relay = Relay(replica.name, show_usage=request.wants_usage, cut_usage=cut_usage)
+    exchange.stream_state = relay.state
+    return relay
 
 
 async def _read_whole(exchange: Exchange, request: ClientRequest, member: Member, answer: Answer) -> Begun:
@@ -252,9 +258,19 @@ async def _read_whole(exchange: Exchange, request: ClientRequest, member: Member
     try:
         body = await _collect(answer, name)
     except BackendError as error:
+        if type(error) is not BackendError:
+            raise
         raise _before_the_start(error) from error
     exchange.usage = read_plain(body, name, request.answers_in)
     return Begun(member, answer, with_reasoning_content(body, "message"))
+
+
+def _retold(exchange: Exchange, begun: Begun, services: Services, since: float) -> Begun:
+    """Return a plain answer as a stream that is here already: a client that asked for one reads no other."""
+    member, answer = begun.member, begun.answer
+    relay = _relay(exchange, member.replica)
+    reader = StreamReader(answer, member, relay.state, services.clock, since)
+    return Begun(member, answer, relay.feed(as_events(begun.held)), relay, reader)
 
 
 async def _collect(answer: Answer, name: str) -> bytes:
@@ -268,15 +284,14 @@ async def _collect(answer: Answer, name: str) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _before_the_start(error: BackendError) -> BackendError:
-    """Return what an error means before anything was sent on: one half way is one on the way."""
-    if type(error) is BackendError:
-        return BackendUnavailable(str(error), replica=error.replica)
-    return error
+def _before_the_start(error: BackendError) -> BackendUnavailable:
+    """Return what an error half way means before anything was sent on: it is one on the way."""
+    return BackendUnavailable(str(error), replica=error.replica)
 
 
 def _note_failure(services: Services, exchange: Exchange, member: Member, error: BackendError) -> None:
     services.telemetry.upstream_failed(member.replica.name, error)
     exchange.stream_state = None
     exchange.notes.append(str(error))
-    log.warning("%s: %s (%s)", exchange.id, error, error.__cause__ or "no more is known")
+    # As text: a record that is kept would keep the error, its frames, and the prompt in them.
+    log.warning("%s: %s (%s)", exchange.id, str(error), str(error.__cause__ or "no more is known"))

@@ -3,17 +3,18 @@
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import Callable
 
 from msgspec.structs import replace
 
 from backends.errors import BackendError, BackendRejected
-from backends.types import CHAT_PATH
+from backends.types import CHAT_PATH, Usage
 from gateway.errors import ClientLeft, KeyMissing, LedgerUnavailable, to_answer
 from gateway.exchange import HEADER, Exchange
 from gateway.http import ClientPresence, Receive, Reply, Scope, Send, header, read_body
 from gateway.needs import needs_of, token_ids_of
-from gateway.opening import Begun, begin
+from gateway.opening import EVENT_STREAM, Begun, begin
 from gateway.records import RequestRecord, Status
 from gateway.request import ClientRequest
 from gateway.services import Services
@@ -27,6 +28,11 @@ log = logging.getLogger(__name__)
 KEEP_ALIVE = b": keep-alive\n\n"
 KEEP_ALIVE_SECONDS = 10.0
 """After so much silence of an engine a client is told that its request is still alive."""
+
+
+KEY_HEADERS = frozenset({b"authorization", b"x-api-key"})
+_TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+"""A `traceparent` of W3C's Trace Context; what is none goes no further."""
 
 
 class Endpoint:
@@ -65,9 +71,11 @@ async def answer_request(
         read: Makes a request of the body; may raise `BodyInvalid`.
     """
     exchange = Exchange(services.clock, endpoint)
+    reply.unread = receive
     try:
         exchange.caller = identify(services, scope)
         body = await exchange.waiting(read_body(scope, receive, services.max_body_bytes))
+        reply.unread = None
         exchange.request = read(body)
         ask = _ask(services, exchange.caller, exchange.request)
         _estimate(services, exchange.request, ask, exchange)
@@ -97,13 +105,17 @@ def identify(services: Services, scope: Scope) -> Caller:
         KeyMissing: No API key came with it.
         UnknownKey: Nobody has this key.
     """
-    given = [value for name, value in scope["headers"] if name == b"authorization"]
-    if len(given) > 1:
-        raise KeyMissing("The request has more than one Authorization header. Send one.")
-    if given and given[0][:7].lower() == b"bearer ":
-        key = given[0][7:].strip().decode("latin-1")
+    found = [(name, value) for name, value in scope["headers"] if name in KEY_HEADERS]
+    given = dict(found)
+    if len(given) < len(found):
+        names = [name for name, _ in found]
+        twice = max(names, key=names.count).decode()
+        raise KeyMissing(f"The request has more than one {twice} header. Send one.")
+    bearer = given.get(b"authorization", b"")
+    if bearer[:7].lower() == b"bearer ":
+        key = bearer[7:].strip().decode("latin-1")
     else:
-        key = header(scope, b"x-api-key") or ""
+        key = given.get(b"x-api-key", b"").decode("latin-1")
     if not key:
         raise KeyMissing("No API key came with the request. Send one: 'Authorization: Bearer sk-fl-...'.")
     return services.tenants.identify(key)
@@ -157,7 +169,7 @@ def _decide(services: Services, caller: Caller, request: ClientRequest, ask: Ask
 
 def _headers_to_hand_on(scope: Scope) -> dict[str, str]:
     trace = header(scope, b"traceparent")
-    return {"traceparent": trace} if trace else {}
+    return {"traceparent": trace} if trace is not None and _TRACE.fullmatch(trace) else {}
 
 
 async def _send_whole(services: Services, exchange: Exchange, begun: Begun, reply: Reply) -> None:
@@ -172,7 +184,7 @@ async def _send_whole(services: Services, exchange: Exchange, begun: Begun, repl
 async def _send_stream(services: Services, exchange: Exchange, begun: Begun, reply: Reply) -> None:
     headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
     headers |= {**begun.answer.rate_limits, **exchange.headers()}
-    await reply.start(200, begun.answer.content_type, headers)
+    await reply.start(200, EVENT_STREAM, headers)
     await _pump(services, exchange, begun, reply)
     state = begun.relay.state if begun.relay else None
     if state is not None and state.failed:
@@ -220,8 +232,10 @@ async def _fail(services: Services, exchange: Exchange, error: Exception, reply:
     answer = to_answer(error)
     if answer.status >= 500:
         known = isinstance(error, BackendError)
-        log.error("%s: %s", exchange.id, error, exc_info=None if known else error)
+        log.error("%s: %s", exchange.id, str(error), exc_info=None if known else error)
     code = answer.code or answer.type
+    if isinstance(error, BackendRejected):
+        exchange.usage = Usage()  # it did no work
     if not reply.started:
         await _settle(services, exchange, "error", answer.status, code, wait=True)
         await reply.whole(

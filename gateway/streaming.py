@@ -1,28 +1,37 @@
 """Event streams on their way through: looked at, mended where clients need it, else passed on as they are."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Raw
 
-from backends.errors import BackendError, BackendRejected, BackendUnavailable
+from backends.errors import BackendError, BackendOverloaded, BackendRejected, BackendUnavailable
+from backends.openai_server import says_too_long, without_keys
 from backends.types import Usage
 from gateway.request import AnswerField
 from gateway.sse import BOM, EventSplitter, event_of, has_other_fields, is_comment, payload_of
-from gateway.usage import UsageFields, cut_last_usage, usage_of, without_usage
+from gateway.usage import UsageFields, cut_last_usage, read_usage, usage_of, without_usage
+from policies.tokens import ASCII_CHARACTERS_PER_TOKEN, estimate_tokens
 
 DONE = b"data: [DONE]\n\n"
-REFUSALS = frozenset({400, 413, 422})
+NULL = Raw(b"null")
+REFUSALS = frozenset({"400", "413", "422"})
 """Codes of an error inside an answer that mean that the request is wrong."""
+
+OVERLOADS = frozenset({"429", "503"})
+SMALL_TEXT = 12
+"""Bytes of text up to which a chunk is counted without being read."""
 
 
 class _Delta(msgspec.Struct):
-    content: str | list[Any] | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    refusal: str | None = None
-    tool_calls: list[Any] | None = None
+    """What is new in a choice; of any type, as an odd field is no reason to lose sight of the others."""
+
+    content: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    refusal: Any = None
+    tool_calls: Any = None
     function_call: Any = None
 
     def has_token(self) -> bool:
@@ -35,25 +44,44 @@ class _Delta(msgspec.Struct):
             or self.function_call
         )
 
+    def text(self) -> str:
+        """Return what a reader sees of it."""
+        called = [call.get("function") for call in _dicts(self.tool_calls)]
+        said = [function.get("arguments") for function in _dicts([*called, self.function_call])]
+        said += [self.content, self.reasoning_content or self.reasoning, self.refusal]
+        said += [part.get("text") for part in _dicts(self.content)]
+        return "".join(piece for piece in said if isinstance(piece, str))
+
 
 class _Choice(msgspec.Struct):
     delta: _Delta | None = None
     text: str | None = None
-    finish_reason: str | None = None
+    finish_reason: Any = None
 
     def has_token(self) -> bool:
         return bool(self.text) or (self.delta is not None and self.delta.has_token())
 
+    def seen(self) -> str:
+        return self.text or (self.delta.text() if self.delta is not None else "")
+
 
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
-    usage: UsageFields | None = None
+    usage: Raw = NULL  # read for itself: an odd one spoils no chunk
     error: Any = None  # not `Raw | None`, of which msgspec takes nothing but null
+    kind: Any = msgspec.field(name="object", default=None)
+
+    def fault(self, payload: bytes) -> object:
+        """Return the error that it tells of, None when it does not."""
+        if self.error is not None or self.kind != "error":
+            return self.error
+        return msgspec.json.decode(payload)  # as vLLM told of errors once: the fields on the top level
 
 
 class _PlainAnswer(msgspec.Struct):
-    usage: Raw = Raw(b"null")  # read for itself: an odd one spoils no answer
+    usage: Raw = NULL  # read for itself: an odd one spoils no answer
     error: Any = None
+    kind: Any = msgspec.field(name="object", default=None)
 
 
 class _Choices(_PlainAnswer):
@@ -67,7 +95,6 @@ class _Data(_PlainAnswer):
 _chunk = msgspec.json.Decoder(_Chunk)
 _choices = msgspec.json.Decoder(_Choices)
 _data = msgspec.json.Decoder(_Data)
-_usage = msgspec.json.Decoder(UsageFields | None)
 
 
 def read_plain(body: bytes, replica: str, answers_in: AnswerField = "choices") -> Usage | None:
@@ -98,29 +125,33 @@ def read_plain(body: bytes, replica: str, answers_in: AnswerField = "choices") -
         ) from error
     if answer.error is not None and not found:
         raise error_inside(answer.error, body, replica)
+    if answer.kind == "error":
+        raise error_inside(msgspec.json.decode(body), body, replica)
     if not found:
         raise BackendUnavailable(f"Replica {replica} failed: the answer is empty.", replica=replica)
-    return _usage_in(answer.usage, replica)
-
-
-def _usage_in(value: Raw, replica: str) -> Usage | None:
-    try:
-        usage = _usage.decode(value)
-    except msgspec.ValidationError:
-        return None
-    return None if usage is None else usage_of(usage, replica)
+    counts = read_usage(answer.usage)
+    return None if counts is None else usage_of(counts, replica)
 
 
 def error_inside(error: object, body: bytes, replica: str) -> BackendError:
     """Return what an error object means that came with status 200."""
-    code = (
-        msgspec.convert(error, dict[str, Any], strict=False).get("code") if isinstance(error, dict) else None
-    )
-    if str(code) in map(str, REFUSALS):
+    code = str(error.get("code")) if isinstance(error, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    if code in REFUSALS or says_too_long(body):
+        status = int(code) if code in REFUSALS else 400
         return BackendRejected(
-            f"Replica {replica} refused the request.", replica=replica, status=int(str(code)), body=body
+            f"Replica {replica} refused the request.", replica=replica, status=status, body=without_keys(body)
+        )
+    if code in OVERLOADS:
+        return BackendOverloaded(
+            f"Replica {replica} is overloaded ({code}).", replica=replica, status=int(code)
         )
     return BackendUnavailable(f"Replica {replica} answered with an error.", replica=replica)
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    """Return the objects in an array of JSON; none of what is no array."""
+    found = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("dict[str, Any]", each) for each in found if isinstance(each, dict)]
 
 
 def with_reasoning_content(payload: bytes, part: str) -> bytes:
@@ -146,6 +177,28 @@ def with_reasoning_content(payload: bytes, part: str) -> bytes:
     return msgspec.json.encode(answer)
 
 
+def as_events(body: bytes) -> bytes:
+    """Tell a plain answer as a stream, for a client that asked for one of an engine that does not stream."""
+    answer = msgspec.json.decode(body, type=dict[str, Any])
+    usage = answer.pop("usage", None)
+    choices = _dicts(answer.pop("choices"))
+    nothing: dict[str, object] = {"text": ""}
+    if not any("text" in choice for choice in choices):
+        answer["object"] = "chat.completion.chunk"
+        nothing = {"delta": dict[str, object]()}
+    for choice in choices:
+        if "message" in choice:
+            choice["delta"] = choice.pop("message")
+        for index, call in enumerate(_dicts(choice.get("delta", {}).get("tool_calls"))):
+            call.setdefault("index", index)
+    begun = [choice | {"finish_reason": None} for choice in choices]
+    ended = [choice | nothing for choice in choices]
+    chunks: list[dict[str, Any]] = [{"choices": begun}, {"choices": ended}]
+    if usage is not None:
+        chunks.append({"choices": [], "usage": usage})
+    return b"".join(event_of(msgspec.json.encode(answer | chunk)) for chunk in chunks) + DONE
+
+
 def _renamed(choice: dict[str, Raw], part: str) -> bool:
     message = msgspec.json.decode(choice.get(part, Raw(b"{}")), type=dict[str, Raw])
     text = bytes(message.get("reasoning", b"null"))
@@ -162,7 +215,8 @@ class StreamState:
 
     Attributes:
         has_token: Something that a reader sees: text, reasoning, a tool call.
-        tokens_seen: Chunks with such a thing.
+        chunks_seen: Chunks with such a thing.
+        tokens_written: What their text comes to; engines may put many tokens into a chunk.
         counts: The last usage that came; engines send totals, not increments.
         replica: Whose stream it is.
         done: `[DONE]` came.
@@ -171,7 +225,8 @@ class StreamState:
     """
 
     has_token: bool = False
-    tokens_seen: int = 0
+    chunks_seen: int = 0
+    tokens_written: float = 0.0
     counts: UsageFields | None = None
     done: bool = False
     finished: bool = False
@@ -187,6 +242,11 @@ class StreamState:
     def is_meaningful(self) -> bool:
         """Tell whether the stream has shown that it is one: not a comment, not a role alone."""
         return self.has_token or self.finished
+
+    @property
+    def tokens_seen(self) -> int:
+        """Estimate the tokens that came: one a chunk at least."""
+        return max(self.chunks_seen, int(self.tokens_written))
 
 
 class Relay:
@@ -210,6 +270,7 @@ class Relay:
         self._replica = replica
         self._show_usage = show_usage
         self._cut_usage = cut_usage
+        self._envelope = 0  # bytes of a chunk around its text
         self.state = StreamState(replica=replica)
 
     def feed(self, data: bytes) -> bytes:
@@ -253,6 +314,8 @@ class Relay:
         if kept is None:
             return b""
         mended = with_reasoning_content(kept, "delta")
+        if self.state.failed:
+            mended = without_keys(mended)
         if mended is not payload or has_other_fields(event):
             return event_of(mended)
         return event
@@ -263,34 +326,54 @@ class Relay:
         if payload == b"[DONE]":
             state.done = True
             return None
-        if state.has_token and b'"finish_reason":null' in payload:
-            if b'"usage"' not in payload:
-                state.tokens_seen += 1
-                return payload
-            if self._cut_usage and (cut := cut_last_usage(payload)) is not None:
-                state.tokens_seen += 1
-                payload, state.counts = cut
-                return payload
+        counts, rest = None, payload
+        if self._cut_usage and b'"usage"' in payload and (cut := cut_last_usage(payload)) is not None:
+            rest, counts = cut
+        if self._is_small(rest):
+            state.counts = counts or state.counts
+            return rest
         try:
             chunk = _chunk.decode(payload)
         except (msgspec.DecodeError, RecursionError):
             return payload  # an event of another kind: not ours to judge
-        self._note(chunk, payload)
-        if chunk.usage is not None and not chunk.choices:
+        self._note(chunk, rest)
+        if bytes(chunk.usage) == b"null":
+            return payload
+        state.counts = read_usage(chunk.usage) or state.counts
+        if not chunk.choices:
             return payload if self._show_usage else None
-        return without_usage(payload) if self._cut_usage and chunk.usage is not None else payload
+        return without_usage(payload) if self._cut_usage else payload
+
+    def _is_small(self, payload: bytes) -> bool:
+        """Tell whether a chunk can be nothing but a little more text, and count it."""
+        text = len(payload) - self._envelope
+        if text > SMALL_TEXT or b'"finish_reason":null' not in payload or b'"usage"' in payload:
+            return False
+        self.state.chunks_seen += 1
+        self.state.tokens_written += max(0, text) / ASCII_CHARACTERS_PER_TOKEN
+        return True
 
     def _note(self, chunk: _Chunk, payload: bytes) -> None:
         state = self.state
-        if chunk.error is not None:
+        fault = chunk.fault(payload)
+        if fault is not None:
             if not state.is_meaningful:
-                raise error_inside(chunk.error, payload, self._replica)
+                raise error_inside(fault, payload, self._replica)
             state.failed = True
-        if chunk.usage is not None:
-            state.counts = chunk.usage
         for choice in chunk.choices or ():
             if choice.has_token():
-                state.has_token = True
-                state.tokens_seen += 1
+                self._count(choice.seen(), payload)
             if choice.finish_reason is not None:
                 state.finished = True
+
+    def _count(self, text: str, payload: bytes) -> None:
+        state = self.state
+        state.has_token = True
+        state.chunks_seen += 1
+        ascii_only = text.isascii()
+        state.tokens_written += (
+            len(text) / ASCII_CHARACTERS_PER_TOKEN if ascii_only else estimate_tokens(text)
+        )
+        if ascii_only:
+            envelope = len(payload) - len(text)
+            self._envelope = min(self._envelope or envelope, envelope)

@@ -37,6 +37,15 @@ class UsageFields(msgspec.Struct):
 
 
 _read = msgspec.json.Decoder(UsageFields).decode
+_read_leniently = msgspec.json.Decoder(UsageFields | None, strict=False).decode
+
+
+def read_usage(value: Raw) -> UsageFields | None:
+    """Return a field `usage`; None when it is null, or so odd that nothing can be read of it."""
+    try:
+        return _read_leniently(value)
+    except msgspec.ValidationError:
+        return None
 
 
 def usage_of(fields: UsageFields, replica: str) -> Usage:

@@ -15,6 +15,9 @@ OUTPUT_RESERVE = 256
 COMPLEXITY = "complexity"
 """The rule that looked at the score and at nothing else."""
 
+LONGEST_SHOWN = 100
+"""Characters of a model's name that a client made up which an error repeats."""
+
 
 def needs_estimate(ask: Ask, tenant: Tenant, models: ModelTable) -> bool:
     """Tell whether `decide` will look at the hardness of the request."""
@@ -150,7 +153,8 @@ def _allowed(tenant: Tenant, models: ModelTable) -> list[str]:
 def _check_usable(model: str, tenant: Tenant, models: ModelTable) -> None:
     usable = sorted(name for name in models if tenant.may_use(name))
     if model not in models:
-        raise UnknownModel(f"The model {model!r} does not exist. Use one of: auto, {', '.join(usable)}.")
+        shown = model if len(model) <= LONGEST_SHOWN else f"{model[:LONGEST_SHOWN]}..."
+        raise UnknownModel(f"The model {shown!r} does not exist. Use one of: auto, {', '.join(usable)}.")
     if not tenant.may_use(model):
         raise UnknownModel(
             f"Tenant {tenant.name!r} may not use the model {model!r}; it may use: {', '.join(usable)}."

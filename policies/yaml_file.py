@@ -61,7 +61,8 @@ def _yaml(kind: str) -> Any:  # noqa: ANN401 - ruamel's types are partial
 
 
 def _place(error: YAMLError) -> str:
-    """Return what is wrong and where, in one line."""
+    """Return what is wrong and where, in one line; values may be secrets, and are left out."""
     mark: Any = getattr(error, "problem_mark", None)
     problem: Any = getattr(error, "problem", None) or str(error).splitlines()[0]
+    problem = str(problem).partition(" with value ")[0]
     return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else str(problem)

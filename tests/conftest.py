@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Generator, Mapping
 
 import pytest
-import uvloop
 from anyio.from_thread import start_blocking_portal
 from blockbuster import BlockBuster, blockbuster_ctx
 from hypothesis import HealthCheck, settings
@@ -12,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from backends.engines.probes import free_port
 from backends.engines.process import SupervisedProcess
 from backends.engines.valkey import valkey_spec
+from tests.support.loops import Loop
 
 # Machines are slow at times; no test asserts a time.
 settings.register_profile("flashlane", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -20,7 +20,7 @@ settings.load_profile("flashlane")
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Run every test on the loop that the gateway runs on."""
-    return {"uvloop": uvloop.new_event_loop}
+    return {"uvloop": Loop}
 
 
 @pytest.fixture(scope="session")

@@ -52,9 +52,11 @@ class CountTokens:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         reply = MessagesReply(send)
+        reply.unread = receive
         try:
             identify(self._services, scope)
             body = await read_body(scope, receive, self._services.max_body_bytes)
+            reply.unread = None
             tokens = read_messages(body).input_tokens()
         except ClientLeft:
             return

@@ -57,6 +57,18 @@ def test_a_trial_that_fails_makes_the_next_rest_longer_up_to_a_bound():
     assert health.takes_requests(now + LONGEST_REST)
 
 
+def test_requests_that_were_on_a_replica_as_it_went_out_make_its_rest_no_longer():
+    health = Health()
+    for _ in range(20):
+        health.asked()
+    for late in range(20):
+        health.brought_nothing(late / 20)
+    assert health.takes_requests(1.0 + FIRST_REST)
+    health.asked()
+    health.brought_nothing(1.0 + FIRST_REST)
+    assert health.takes_requests(1.0 + 3 * FIRST_REST)  # the second rest is twice the first, no more
+
+
 def test_a_trial_whose_client_left_can_be_made_again():
     health = failing(FAILURES)
     health.asked()

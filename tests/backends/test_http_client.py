@@ -555,3 +555,15 @@ def test_an_answer_is_the_same_however_it_is_cut(cut: tuple[list[bytes], bytes])
         return b"".join(got)
 
     assert uvloop.run(read()) == body
+
+
+async def test_a_connection_that_was_idle_for_long_is_not_used_again():
+    async with raw_server(always(OK)) as server:
+        for idle_seconds, connections in ((60.0, 1), (0.0, 1 + 2)):
+            pool = HttpPool(server.url, headers={}, idle_seconds=idle_seconds)
+            for _ in range(2):
+                response = await pool.request("GET", "/")
+                await response.read_all(100)
+                response.close()
+            pool.close()
+            assert len(server.peers) == connections

@@ -1,8 +1,10 @@
 """What engines are told to say, how clients ask, and what they got."""
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -79,6 +81,21 @@ def answering(body: Any, status: int = 200, headers: Mapping[str, str] | None = 
     return script
 
 
+def going_on(while_: Callable[[], bool], pause: float) -> Script:
+    """Return a script that streams a word after each pause for as long as that holds, and then ends well."""
+
+    async def script(talk: Talk) -> None:
+        await talk.head()
+        while while_():
+            await talk.send(word("on "))
+            await asyncio.sleep(pause)
+        for piece in (STOP, DONE):
+            await talk.send(piece)
+        await talk.end()
+
+    return script
+
+
 async def silent(talk: Talk) -> None:
     """Take the request and say nothing until the peer leaves."""
     await talk.until_closed()
@@ -100,6 +117,39 @@ async def ask(
     """Post a chat body and read the whole answer."""
     async with gateway.http(key) as client:
         return await client.post(PATH, json=chat(content, **fields), headers=headers)
+
+
+def raw_json(body: Any) -> bytes:
+    """Return a whole answer, as it stands on the wire."""
+    data = json.dumps(body).encode()
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(data)
+    return head + data
+
+
+async def by_hand(
+    gateway: GatewayUnderTest,
+    *headers: bytes,
+    body: bytes | None = None,
+    first: bytes = b"POST %s HTTP/1.1" % PATH.encode(),
+) -> tuple[int, bytes]:
+    """Send over a bare socket, with any bytes as headers; return the status and the body.
+
+    A head that says itself how long its body is gets no length of ours.
+    """
+    data = json.dumps(chat()).encode() if body is None else body
+    host, port = urlsplit(gateway.url).hostname, urlsplit(gateway.url).port
+    reader, writer = await asyncio.open_connection(host, port)
+    framed = any(line.lower().startswith((b"content-length", b"transfer-encoding")) for line in headers)
+    length = [] if framed else [b"content-length: %d" % len(data)]
+    try:
+        lines = [first, b"host: x", b"connection: close", *headers, *length, b"", data]
+        writer.write(b"\r\n".join(lines))
+        await writer.drain()
+        async with asyncio.timeout(10):
+            head, _, rest = (await reader.read()).partition(b"\r\n\r\n")
+        return int(head.split(b" ")[1]), rest
+    finally:
+        writer.close()
 
 
 def payloads(answer: httpx.Response) -> list[Any]:

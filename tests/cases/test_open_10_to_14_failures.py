@@ -6,6 +6,7 @@ from typing import Any
 import openai
 import pytest
 from openai import AsyncOpenAI
+from openai.types.chat import ChatCompletionMessageParam
 
 from gateway.exchange import HEADER
 from tests.cases.playing import (
@@ -28,7 +29,7 @@ from tests.cases.playing import (
     text_of,
     word,
 )
-from tests.fakes.upstream import ScriptedUpstream, Talk, well_behaved
+from tests.fakes.upstream import ScriptedUpstream, Talk, answer, well_behaved
 from tests.gateway.conftest import StartGateway
 from tests.support.gateway import KEY, OTHER_KEY, GatewayUnderTest
 from tests.support.waiting import until
@@ -57,6 +58,56 @@ async def test_an_error_in_the_first_event_becomes_a_status(
         reply = await ask(gateway, stream=True)
     assert reply.status_code == status
     error_of(reply)
+
+
+MEANT = [
+    pytest.param({"error": {"message": TOO_LONG, "code": "context_length_exceeded"}}, 400, id="too long"),
+    pytest.param({"object": "error", "message": "bad temperature", "code": 400}, 400, id="old refusal"),
+    pytest.param({"error": {"message": "bad", "code": "422"}}, 400, id="code as text"),
+    pytest.param({"error": {"message": "slow down", "code": 429}}, 429, id="rate limit"),
+    pytest.param({"error": {"message": "no slot", "code": 503}}, 503, id="overload"),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("body", "status"), MEANT)
+async def test_an_error_inside_a_200_is_the_error_that_its_words_and_code_say(
+    start_gateway: StartGateway, flash: ScriptedUpstream, body: Any, status: int, stream: bool
+):
+    """OPEN-10, OPEN-11: no fault of the replica, which stays in."""
+    flash.script = streaming(event(body), DONE) if stream else answering(body)
+    async with start_gateway(tenant=NO_FALLBACK) as gateway:
+        replies = [await ask(gateway, stream=stream) for _ in range(4)]
+        assert member(gateway).health.failures == 0
+    assert [reply.status_code for reply in replies] == [status] * 4
+    assert (error_of(replies[0])["code"] == "context_length_exceeded") == (TOO_LONG in str(body))
+
+
+async def test_a_plain_answer_of_an_engine_that_does_not_stream_is_told_as_a_stream(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream
+):
+    """OPEN-10: a client that reads a stream sees nothing of a JSON answer, and takes it for an empty one."""
+    whole = answer("Danube.")
+    call = {"id": "one", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    whole["choices"][0]["message"]["tool_calls"] = [call]
+    flash.script = answering(whole)
+    messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": EASY}]
+    async with gateway.openai() as client:
+        stream = await client.chat.completions.create(
+            model="flash", messages=messages, stream=True, stream_options={"include_usage": True}
+        )
+        chunks = [part async for part in stream]
+    choices = [choice for part in chunks for choice in part.choices]
+    assert "".join(choice.delta.content or "" for choice in choices) == "Danube."
+    assert [c.id for choice in choices for c in choice.delta.tool_calls or ()] == ["one"]
+    assert [choice.finish_reason for choice in choices] == [None, "stop"]
+    assert chunks[-1].usage is not None
+    assert (chunks[-1].usage.prompt_tokens, chunks[-1].choices) == (12, [])
+    reply = await ask(gateway, stream=True)
+    assert reply.headers["content-type"] == "text/event-stream"
+    assert reply.text.endswith(DONE)
+    assert '"usage"' not in reply.text
+    assert (await record_of(gateway, reply)).completion_tokens == 3
 
 
 ERROR_OBJECT = {"error": {"message": "worker limit reached", "code": 502}}

@@ -6,7 +6,6 @@ import logging
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -22,7 +21,9 @@ from tests.cases.playing import (
     answering,
     ask,
     asked,
+    by_hand,
     chat,
+    chunk,
     counted,
     event,
     record_of,
@@ -30,27 +31,10 @@ from tests.cases.playing import (
     streaming,
     word,
 )
-from tests.fakes.upstream import ScriptedUpstream, answer
+from tests.fakes.upstream import Script, ScriptedUpstream, answer
 from tests.gateway.conftest import StartGateway
 from tests.support.gateway import KEY, OTHER_KEY, GatewayUnderTest
 from tests.support.waiting import until
-
-
-async def by_hand(gateway: GatewayUnderTest, *headers: bytes, body: bytes | None = None) -> tuple[int, bytes]:
-    """Post over a bare socket, with any bytes as headers; return the status and the body."""
-    data = json.dumps(chat()).encode() if body is None else body
-    host, port = urlsplit(gateway.url).hostname, urlsplit(gateway.url).port
-    reader, writer = await asyncio.open_connection(host, port)
-    try:
-        lines = [b"POST %s HTTP/1.1" % PATH.encode(), b"host: x", b"connection: close", *headers]
-        writer.write(b"\r\n".join([*lines, b"content-length: %d" % len(data), b"", data]))
-        await writer.drain()
-        async with asyncio.timeout(10):
-            head, _, rest = (await reader.read()).partition(b"\r\n\r\n")
-        return int(head.split(b" ")[1]), rest
-    finally:
-        writer.close()
-        await writer.wait_closed()
 
 
 @pytest.mark.parametrize(
@@ -91,6 +75,8 @@ async def test_two_keys_are_none(gateway: GatewayUnderTest, flash: ScriptedUpstr
     """OPEN-15 g: nobody knows who pays."""
     lines = [b"Authorization: Bearer " + key.encode() for key in (KEY, OTHER_KEY)]
     assert (await by_hand(gateway, *lines))[0] in {400, 401}
+    twice = [b"x-api-key: " + key.encode() for key in (KEY, OTHER_KEY)]
+    assert (await by_hand(gateway, *twice))[0] in {400, 401}
     assert asked(flash) == 0
 
 
@@ -132,6 +118,27 @@ async def test_a_key_that_an_engine_repeats_goes_no_further(
             seen = await everything(gateway, caplog)
     assert reply.status_code in {502, 503}
     assert "SECRET" not in reply.text + seen + " ".join(record.trace)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        answering({"error": {"message": "Incorrect API key provided: sk-up-SECRET42"}}, 400),
+        answering({"error": {"message": "Authorization: Bearer SECRET42 is wrong", "code": 400}}),
+        streaming(word("on "), event({"error": {"message": "bad key sk-SECRET42", "code": 401}}), DONE),
+    ],
+    ids=["refusal", "error in a 200", "in the middle of a stream"],
+)
+async def test_words_of_an_engine_that_reach_the_client_hold_no_key(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream, caplog: pytest.LogCaptureFixture, script: Script
+):
+    """OPEN-16 b, d: where the engine's own words are of use."""
+    flash.script = script
+    with caplog.at_level(logging.DEBUG):
+        reply = await ask(gateway, stream=True)
+        seen = await everything(gateway, caplog)
+    assert "key" in reply.text or "Bearer" in reply.text
+    assert "SECRET" not in reply.text + seen
 
 
 async def test_a_prompt_stands_in_no_log(
@@ -216,6 +223,30 @@ async def test_cached_tokens_are_billed_once_and_as_cached(
     assert record.cost_usd == Decimal(cost)
 
 
+@pytest.mark.parametrize("usage", ["x", 7, [], {"prompt_tokens": {}}, {"prompt_tokens": 12.5}])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_count_that_is_none_spoils_no_answer(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream, usage: Any, stream: bool
+):
+    """OPEN-21 e, and its like: the text arrives, and is billed as estimated."""
+    pieces = [word("Danube", usage=usage), chunk({}, "stop", usage=usage), DONE]
+    flash.script = streaming(*pieces) if stream else answering({**answer("Danube"), "usage": usage})
+    reply = await ask(gateway, stream=stream)
+    assert (reply.status_code, "Danube" in reply.text) == (200, True)
+    record = await record_of(gateway, reply)
+    assert (record.status, record.usage_estimated) == ("ok", True)
+    assert record.cost_usd > 0
+
+
+async def test_counts_written_as_text_or_as_whole_floats_are_counts(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream
+):
+    """OPEN-21: as some engines write them."""
+    odd = {"prompt_tokens": "1000", "completion_tokens": 50.0, "prompt_cache_hit_tokens": "800"}
+    flash.script = streaming(word("Danube"), STOP, event({"choices": [], "usage": odd}), DONE)
+    assert (await record_of(gateway, await ask(gateway, stream=True))).cost_usd == Decimal("0.000078")
+
+
 async def test_a_stream_that_its_client_left_is_billed_as_estimated(
     gateway: GatewayUnderTest, flash: ScriptedUpstream
 ):
@@ -245,6 +276,34 @@ async def test_a_stream_that_its_engine_dropped_is_billed_as_estimated(
     assert (record.status, record.usage_estimated, record.completion_tokens) == ("incomplete", True, 20)
     assert 150 <= record.prompt_tokens <= 300
     assert record.cost_usd > 0
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"content": "word " * 200},
+        {"reasoning": "word " * 200},
+        {"tool_calls": [{"index": 0, "id": "t", "function": {"name": "f", "arguments": "word " * 200}}]},
+    ],
+    ids=["text", "reasoning", "tool call"],
+)
+async def test_a_piece_of_many_tokens_is_billed_for_all_of_them(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream, delta: dict[str, Any]
+):
+    """OPEN-22 a, b: at least what was delivered, however few pieces it came in."""
+    flash.script = streaming(word("on "), *[chunk(delta)] * 3, then="cut")
+    record = await record_of(gateway, await ask(gateway, stream=True))
+    assert record.completion_tokens >= 600
+    assert record.usage_estimated
+
+
+async def test_a_request_that_its_engine_refused_costs_nothing(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream
+):
+    """OPEN-22: nothing was read, nothing was written."""
+    flash.script = answering({"error": {"message": "no such parameter"}}, 400)
+    record = await record_of(gateway, await ask(gateway))
+    assert (record.status, record.prompt_tokens, record.cost_usd) == ("error", 0, 0)
 
 
 async def test_a_count_of_zero_is_not_replaced_by_a_guess(gateway: GatewayUnderTest, flash: ScriptedUpstream):

@@ -3,28 +3,29 @@
 import asyncio
 import contextlib
 import json
-from dataclasses import replace
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
 
 from backends.types import CHAT_PATH
-from classifier.types import ComplexityEstimate, Conversation
+from classifier.types import ComplexityEstimate, Conversation, Turn
 from gateway.exchange import HEADER
 from gateway.pipeline import Endpoint
 from gateway.wire import parse_chat
 from tests.cases.playing import (
-    DONE,
     NO_FALLBACK,
     PATH,
-    STOP,
     ask,
     asked,
     chat,
     error_of,
+    going_on,
     member,
+    raw_json,
     silent,
-    word,
 )
 from tests.fakes.raw_server import Peer, raw_server
 from tests.fakes.upstream import ScriptedUpstream, Talk, answer, well_behaved
@@ -33,54 +34,92 @@ from tests.support.gateway import KEY, GatewayUnderTest, serving
 from tests.support.waiting import until
 
 
-async def test_long_prompts_stop_neither_probes_nor_streams(
-    gateway: GatewayUnderTest, flash: ScriptedUpstream
-):
-    """OPEN-27 a: probes and the tokens of another stream come on while fifty long prompts are judged."""
-    running = True
+@dataclass(slots=True)
+class Pace:
+    """How long others waited while long prompts were judged, seconds."""
 
-    async def script(talk: Talk) -> None:
-        if not talk.request.json().get("stream"):
-            await talk.json(answer())
-            return
-        await talk.head()
-        while running:
-            await talk.send(word("on "))
-            await asyncio.sleep(0.05)
-        for piece in (STOP, DONE):
-            await talk.send(piece)
-        await talk.end()
+    probes: list[float] = field(default_factory=list[float])
+    gaps: list[float] = field(default_factory=list[float])
 
-    flash.script = script
-    now = asyncio.get_running_loop().time
-    gaps: list[float] = []
-    probes: list[float] = []
+    @property
+    def is_fine(self) -> bool:
+        """The case's own bounds."""
+        probes = sorted(self.probes)
+        return probes[int(len(probes) * 0.99)] < 0.25 and max(self.gaps) < 0.3
+
+
+async def pace_beside(gateway: GatewayUnderTest, load: Callable[[], Awaitable[None]]) -> Pace:
+    """Return how another stream, and the page of health, come on during a load."""
+    pace, now, running = Pace(), asyncio.get_running_loop().time, True
 
     async def listen() -> None:
         async with gateway.http() as client, client.stream("POST", PATH, json=chat(stream=True)) as reply:
-            last = now()
+            last = None
             async for _ in reply.aiter_bytes():
-                gaps.append(now() - last)
+                pace.gaps += [] if last is None else [now() - last]
                 last = now()
+                if not running:
+                    return
 
     async def probe() -> None:
         async with gateway.http(None) as client:
             while running:
                 since = now()
-                assert (await client.get("/health/liveliness")).status_code == 200
-                probes.append(now() - since)
-                await asyncio.sleep(0.02)
+                assert (await client.get("/health")).status_code == 200
+                pace.probes.append(now() - since)
+                await asyncio.sleep(0.05)
 
-    body = json.dumps(chat("a river and its bridges " * 5000, model="auto")).encode()
-    async with asyncio.TaskGroup() as group, gateway.http() as client:
+    async with asyncio.TaskGroup() as group:
         group.create_task(listen())
         group.create_task(probe())
-        await until(lambda: len(gaps) > 2, "the stream to run")
-        replies = await asyncio.gather(*(client.post(PATH, content=body) for _ in range(50)))
+        await until(lambda: len(pace.gaps) > 2, "the stream to run")
+        await load()
+        await until(lambda: len(pace.probes) > 10, "the page to be seen")
         running = False
-    assert {reply.status_code for reply in replies} == {200}
-    assert sorted(probes)[int(len(probes) * 0.99)] < 0.5
-    assert max(gaps[1:]) < 0.6
+    return pace
+
+
+async def test_long_prompts_stop_neither_probes_nor_streams(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream
+):
+    """OPEN-27 a: while fifty of 30,000 tokens are judged; a busy machine may spoil a try, not three."""
+    forever = going_on(lambda: True, 0.05)
+
+    async def script(talk: Talk) -> None:
+        await (forever(talk) if talk.request.json().get("stream") else talk.json(answer()))
+
+    flash.script = script
+    body = json.dumps(chat("a river and its bridges " * 5000, model="auto")).encode()
+
+    async def load() -> None:
+        async with gateway.http() as client:
+            replies = await asyncio.gather(*(client.post(PATH, content=body) for _ in range(50)))
+        assert {reply.status_code for reply in replies} == {200}
+
+    tries: list[Pace] = []
+    while not any(pace.is_fine for pace in tries) and len(tries) < 3:
+        tries.append(await pace_beside(gateway, load))
+    assert tries[-1].is_fine, tries
+
+
+async def test_the_longest_prompt_is_judged_about_as_fast_as_a_long_one(gateway: GatewayUnderTest):
+    """OPEN-27 b: no prompt, and no service, can make the classifier hang: it waits for nothing."""
+
+    def seconds(words: int) -> float:
+        conversation = Conversation([Turn("user", "a river and its bridges " * words)])
+        since = time.perf_counter()
+        gateway.services.classifier.estimate(conversation)
+        return time.perf_counter() - since
+
+    assert min(seconds(500_000) for _ in range(5)) < 10 * min(seconds(5000) for _ in range(5))
+
+
+async def test_the_first_request_after_the_start_is_judged(gateway: GatewayUnderTest):
+    """OPEN-27 d: the classifier is there before the first request, and asks nobody."""
+    reply = await ask(gateway, model="auto")
+    assert reply.status_code == 200
+    assert float(reply.headers[f"{HEADER}complexity"]) >= 0
+    assert b"flashlane_classifier_errors_total 0.0" in await gateway.services.telemetry.render()
 
 
 class Broken:
@@ -108,15 +147,52 @@ async def test_a_classifier_that_fails_costs_no_request(gateway: GatewayUnderTes
 async def test_an_engine_that_hangs_behind_a_healthy_page_is_taken_out(
     start_gateway: StartGateway, flash: ScriptedUpstream, second: ScriptedUpstream
 ):
-    """OPEN-36 a: after about three requests without a token, and later ones see no delay."""
+    """OPEN-36 a: a tenth of the case's times, at its load: 2 requests a timeout, for 12 timeouts and more."""
     flash.script = silent
     replicas = [flash.url, second.url]
-    async with start_gateway(flash=replicas, timeouts={"first_token": 0.3}) as gateway:
-        statuses = [(await ask(gateway, stream=True)).status_code for _ in range(12)]
+    async with start_gateway(flash=replicas, timeouts={"first_token": 0.5}, tenant=NO_FALLBACK) as gateway:
+        member(gateway).health.rest = 0.5
+        statuses: list[int] = []
+
+        async def one() -> None:
+            statuses.append((await ask(gateway, stream=True)).status_code)
+
+        end = asyncio.get_running_loop().time() + 12 * 0.5
+        async with asyncio.TaskGroup() as group:
+            while asyncio.get_running_loop().time() < end:
+                group.create_task(one())
+                await asyncio.sleep(0.05)
         async with gateway.http(None) as client:
             assert (await client.get("/health/liveliness")).status_code == 200
-    assert asked(flash) <= 5
-    assert statuses[-6:] == [200] * 6
+    assert len(statuses) > 20
+    assert 3 <= asked(flash) <= 6
+    assert len(statuses) - statuses.count(200) == asked(flash)
+
+
+async def test_while_all_engines_hang_a_request_is_refused_at_once_and_they_are_probed_on(
+    start_gateway: StartGateway, flash: ScriptedUpstream, second: ScriptedUpstream
+):
+    """OPEN-36 d: 503 with a time to come again, plain and streamed; nobody waits."""
+    flash.script = second.script = silent
+    replicas = [flash.url, second.url]
+    async with start_gateway(
+        flash=replicas, timeouts={"first_token": 0.2, "total": 0.2}, tenant=NO_FALLBACK
+    ) as gateway:
+        found = [(await ask(gateway, stream=bool(turn % 2))).status_code for turn in range(6)]
+        assert found == [504] * 6
+        for stream in (False, True):
+            reply = await ask(gateway, stream=stream)
+            assert (reply.status_code, error_of(reply)["code"]) == (503, "model_unavailable")
+            assert int(reply.headers["retry-after"]) >= 1
+        assert asked(flash, second) == 6
+        probed = asyncio.Event()
+
+        async def page(talk: Talk) -> None:
+            probed.set()
+            await talk.json({"status": "ok"})
+
+        flash.health = page
+        await until(probed.is_set, "the next probe")
 
 
 async def test_an_engine_that_brings_tokens_stays_in_though_its_probe_is_slow(
@@ -124,17 +200,7 @@ async def test_an_engine_that_brings_tokens_stays_in_though_its_probe_is_slow(
 ):
     """OPEN-36 b: the progress of one long stream outweighs missed probes."""
     stop = False
-
-    async def long_stream(talk: Talk) -> None:
-        await talk.head()
-        while not stop:
-            await talk.send(word("on "))
-            await asyncio.sleep(0.02)
-        for piece in (STOP, DONE):
-            await talk.send(piece)
-        await talk.end()
-
-    flash.script = long_stream
+    flash.script = going_on(lambda: not stop, 0.02)
     async with (
         start_gateway(flash=[flash.url, second.url], timeouts={"connect": 0.2}) as gateway,
         asyncio.TaskGroup() as group,
@@ -142,7 +208,7 @@ async def test_an_engine_that_brings_tokens_stays_in_though_its_probe_is_slow(
         reply = group.create_task(ask(gateway, stream=True))
         await until(lambda: asked(flash) == 1, "the stream to begin")
         flash.health = silent
-        for _ in range(4):
+        for _ in range(6):
             await gateway.services.fleet.probe()
         taken = member(gateway).health.takes_requests(asyncio.get_running_loop().time())
         stop = True
@@ -230,6 +296,38 @@ async def test_a_replica_gets_nothing_while_it_loads_and_little_when_it_is_new(
         assert {(await task).status_code for task in (*early, *late)} == {200}
 
 
+async def test_a_replica_that_is_slow_to_warm_up_holds_up_few_requests(
+    start_gateway: StartGateway, flash: ScriptedUpstream, second: ScriptedUpstream
+):
+    """OPEN-37 a: ready by its page, while its first answer takes long: the others go on."""
+    warm = asyncio.Event()
+
+    async def loading(talk: Talk) -> None:
+        await talk.json({"status": "loading"}, 503)
+
+    async def warming_up(talk: Talk) -> None:
+        await warm.wait()
+        await talk.json(answer())
+
+    second.health, second.script = loading, warming_up
+    async with start_gateway(flash=[flash.url, second.url]) as gateway, asyncio.TaskGroup() as group:
+        for _ in range(20):
+            assert (await ask(gateway)).status_code == 200
+        assert asked(second) == 0
+        second.health = None
+        await gateway.services.fleet.probe()
+        tasks: list[asyncio.Task[httpx.Response]] = []
+        for _ in range(60):
+            tasks.append(group.create_task(ask(gateway)))
+            await asyncio.sleep(0.01)
+        assert asked(second) <= 10
+        warm.set()
+        assert {(await task).status_code for task in tasks} == {200}
+        member(gateway, "flash/main/1").health.joined = float("-inf")
+        await asyncio.gather(*(ask(gateway) for _ in range(20)))
+        assert asked(second) > 0
+
+
 async def test_a_model_without_a_ready_replica_is_a_503_and_an_unknown_one_a_404(start_gateway: StartGateway):
     """OPEN-37 b, c: the one is worth waiting for."""
     async with start_gateway(flash="http://127.0.0.1:9", tenant=NO_FALLBACK) as gateway:
@@ -240,15 +338,7 @@ async def test_a_model_without_a_ready_replica_is_a_503_and_an_unknown_one_a_404
         assert (unknown.status_code, error_of(unknown)["code"]) == (404, "model_not_found")
 
 
-def http(body: bytes) -> bytes:
-    """Return an answer with a length."""
-    return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (
-        len(body),
-        body,
-    )
-
-
-PLAIN = http(json.dumps(answer()).encode())
+PLAIN = raw_json(answer())
 
 
 async def test_a_kept_connection_that_closes_as_it_is_used_again_costs_nothing(start_gateway: StartGateway):
@@ -270,14 +360,14 @@ async def test_a_kept_connection_that_closes_as_it_is_used_again_costs_nothing(s
         async def one_client(number: int) -> list[int]:
             statuses: list[int] = []
             async with gateway.http() as client:
-                for turn in range(10):
+                for turn in range(40):
                     statuses.append((await client.post(PATH, json=chat())).status_code)
                     await asyncio.sleep(0.09 + 0.002 * ((number + turn) % 10))
             return statuses
 
         found = await asyncio.gather(*map(one_client, range(10)))
-    assert found == [[200] * 10] * 10
-    assert served == 100
+    assert found == [[200] * 40] * 10
+    assert served == 400
 
 
 async def test_an_engine_that_closes_after_each_answer_without_saying_so_costs_nothing(

@@ -3,21 +3,26 @@
 import asyncio
 import gzip
 import json
+import resource
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from gateway.exchange import HEADER
+from policies.redis_client import connect
 from tests.cases.playing import (
     DONE,
     EASY,
     HARD,
+    NO_FALLBACK,
     PATH,
     STOP,
     answering,
     ask,
     asked,
+    by_hand,
     chat,
     error_of,
     payloads,
@@ -25,7 +30,7 @@ from tests.cases.playing import (
     streaming,
     word,
 )
-from tests.fakes.upstream import ScriptedUpstream, answer
+from tests.fakes.upstream import ScriptedUpstream, Talk, answer
 from tests.gateway.conftest import StartGateway
 from tests.support.gateway import KEY, OTHER_KEY, GatewayUnderTest
 
@@ -39,17 +44,61 @@ async def series(gateway: GatewayUnderTest) -> int:
     return sum(not line.startswith("#") for line in lines)
 
 
-async def test_what_clients_write_makes_no_series(gateway: GatewayUnderTest):
+async def keys(redis_url: str) -> int:
+    """Count the keys in Redis."""
+    async with connect(redis_url) as redis:
+        return await redis.dbsize()  # pyright: ignore[reportUnknownMemberType]
+
+
+async def test_what_clients_write_makes_no_series_and_no_keys(gateway: GatewayUnderTest, redis_url: str):
     """OPEN-40 a, b, c: models, paths, users and headers of any name."""
     await ask(gateway)
-    before = await series(gateway)
-    async with gateway.http() as client:
-        for number in range(200):
-            odd = {"x-request-id": f"r{number}", "user-agent": f"u{number}", "x-session": f"s{number}"}
-            await client.post(PATH, json=chat(model=f"model-{number}"), headers=odd)
-            await client.post(PATH, json=chat(user=f"user-{number}"), headers=odd)
-            await client.get(f"/wp-{number}/admin")
-    assert await series(gateway) - before <= 20
+    before = await series(gateway), await keys(redis_url)
+    numbers = iter(range(600))
+
+    async def come_and_go() -> None:
+        async with gateway.http() as client:
+            for number in numbers:
+                odd = {"x-request-id": f"r{number}", "user-agent": f"u{number}", "x-session": f"s{number}"}
+                await client.post(PATH, json=chat(model=f"model-{number}"), headers=odd)
+                await client.post(PATH, json=chat(user=f"user-{number}", session=number), headers=odd)
+                await client.get(f"/wp-{number}/admin")
+                await client.request(f"M{number}", PATH)
+
+    await asyncio.gather(*(come_and_go() for _ in range(10)))
+    assert await series(gateway) - before[0] <= 20
+    assert await keys(redis_url) - before[1] <= 1  # the scores of one tenant
+
+
+def resident() -> int:
+    """Return the memory of this process, bytes."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="looks at memory in /proc")
+async def test_prompts_of_requests_that_failed_are_not_kept(
+    start_gateway: StartGateway, flash: ScriptedUpstream
+):
+    """OPEN-40 d: 100 MiB of them leave less than 50 MB behind, whatever they failed of."""
+    dying = streaming(then="cut")
+    refusing = answering({"error": {"message": "no"}}, 400)
+
+    async def script(talk: Talk) -> None:
+        flash.requests.clear()
+        await (dying if talk.request.json().get("stream") else refusing)(talk)
+
+    flash.script = script
+    async with start_gateway(tenant=NO_FALLBACK) as gateway, gateway.http() as client:
+
+        async def fail(times: int) -> None:
+            for number in range(times):
+                body = json.dumps(chat(f"{number} " + "x" * 200_000, stream=bool(number % 2))).encode()
+                assert (await client.post(PATH, content=body)).status_code >= 400
+
+        await fail(50)
+        before = resident()
+        await fail(512)
+        assert resident() - before < 50_000_000
 
 
 async def test_a_picture_of_twelve_mebibytes_passes(start_gateway: StartGateway, flash: ScriptedUpstream):
@@ -87,6 +136,16 @@ async def test_a_body_over_the_limit_is_answered_before_it_is_all_sent(
     assert status.split(b" ")[1] == b"413"
 
 
+async def test_a_body_over_the_limit_that_is_sent_to_its_end_meets_an_answer_and_no_reset(
+    start_gateway: StartGateway,
+):
+    """OPEN-41 b: for clients that look for the answer only when all is sent."""
+    async with start_gateway(server={"max_body_bytes": MIB}) as gateway:
+        status, rest = await by_hand(gateway, b"authorization: Bearer " + KEY.encode(), body=b" " * (9 * MIB))
+    assert status == 413
+    assert json.loads(rest)["error"]["code"] == "request_too_large"
+
+
 async def test_a_compressed_body_is_refused_and_not_unpacked(gateway: GatewayUnderTest):
     """OPEN-41 d: 413 or 415."""
     bomb = gzip.compress(b" " * (64 * MIB))
@@ -119,6 +178,8 @@ async def test_a_stranger_is_refused_before_the_body_is_read(gateway: GatewayUnd
     async with gateway.http(None) as client:
         reply = await client.post(PATH, content=b"[" * (19 * MIB))
     assert (reply.status_code, error_of(reply)["code"]) == (401, "invalid_api_key")
+    status, rest = await by_hand(gateway, body=b"[" * (19 * MIB))  # on a connection that ends with it
+    assert (status, json.loads(rest)["error"]["code"]) == (401, "invalid_api_key")
 
 
 FIELDS: dict[str, Any] = {
@@ -280,24 +341,27 @@ async def test_each_key_sees_the_models_that_it_may_name(start_gateway: StartGat
         ("POST", f"{PATH}/"),
         ("POST", f"/{PATH}"),
         ("POST", "/v1/chat/../chat/completions"),
+        ("POST", "/V1/chat/completions"),
+        ("POST", "/v1/chat/completions;x"),
+        ("POST", "/v1/chat/completions%00"),
+        ("OPTIONS", PATH),
+        ("DELETE", "/v1/models"),
     ],
 )
 async def test_pages_that_do_not_exist_are_told_in_json_and_lead_nowhere(
     gateway: GatewayUnderTest, flash: ScriptedUpstream, method: str, path: str
 ):
     """OPEN-43 c, d: no HTML, and no way around the key."""
-    port = urlsplit(gateway.url).port
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    body = json.dumps(chat()).encode()
-    try:
-        head = (
-            f"{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
-        )
-        writer.write(head.encode() + body)
-        async with asyncio.timeout(10):
-            answered, _, rest = (await reader.read()).partition(b"\r\n\r\n")
-    finally:
-        writer.close()
-    assert int(answered.split(b" ")[1]) in {404, 405}
+    status, rest = await by_hand(gateway, first=f"{method} {path} HTTP/1.1".encode())
+    assert status in {404, 405}
     assert json.loads(rest)["error"]["message"]
+    assert asked(flash) == 0
+
+
+@pytest.mark.parametrize("path", ["/v1/chat%2Fcompletions", f"http://other.invalid{PATH}", f"{PATH}?x=1"])
+async def test_other_spellings_of_a_path_ask_for_the_same_key(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream, path: str
+):
+    """OPEN-43 d."""
+    assert (await by_hand(gateway, first=f"POST {path} HTTP/1.1".encode()))[0] == 401
     assert asked(flash) == 0

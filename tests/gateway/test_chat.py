@@ -216,6 +216,20 @@ async def test_the_trace_context_is_handed_on(gateway: GatewayUnderTest, flash: 
     assert "authorization" not in flash.requests[-1].headers
 
 
+@pytest.mark.parametrize("trace", ["x" * 5000, "00-0af7-b7ad-01", "sk-fl-key"])
+async def test_a_trace_context_that_is_none_goes_no_further(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream, trace: str
+):
+    await post(gateway, {"model": "flash", "messages": EASY}, headers={"traceparent": trace})
+    assert "traceparent" not in flash.requests[-1].headers
+
+
+async def test_a_long_name_of_a_model_is_not_repeated_whole(gateway: GatewayUnderTest):
+    answer = await post(gateway, {"model": "m" * 100_000, "messages": EASY})
+    assert answer.status_code == 404
+    assert len(answer.text) < 1000
+
+
 async def test_a_client_that_leaves_a_stream_stops_the_engine(
     gateway: GatewayUnderTest, flash: ScriptedUpstream
 ):

@@ -155,6 +155,20 @@ def test_a_fault_is_told_with_its_path_and_a_guess(tmp_path: Path, old: str, new
         assert word in told
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('{url: "http://a:1"', '{api_key_env: sk-SECRET46, url: "http://a:1"'),
+        ('{url: "http://a:1"', '{api_key: sk-SECRET46, url: "http://a:1"'),
+        ('{url: "http://a:1"', '{url: "http://sk-SECRET46", url: "http://a:1"'),
+        ("models:", "redis: {url_env: 'redis://:SECRET46@x'}\nmodels:"),
+        ("models:", "server: {admin_key_env: sk-SECRET46}\nmodels:"),
+    ],
+)
+def test_a_key_in_the_place_of_its_variables_name_is_not_repeated(tmp_path: Path, old: str, new: str):
+    assert "SECRET" not in fault(tmp_path, SMALL.replace(old, new, 1))
+
+
 def test_every_fault_of_a_file_is_told_at_once(tmp_path: Path):
     told = fault(tmp_path, SMALL.replace("served_name", "sreved_name").replace("models:", "x: 1\nmodels:"))
     assert {"x", "models.flash.sreved_name", "models.standard.sreved_name"} <= {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from backends.errors import BackendError, BackendRejected, BackendUnavailable
 from backends.types import Usage
 from gateway.sse import MAX_EVENT, EventSplitter, payload_of
-from gateway.streaming import Relay, read_plain
+from gateway.streaming import Relay, as_events, read_plain
 
 LINE_ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 DONE = b"data: [DONE]\n\n"
@@ -288,3 +288,16 @@ def test_json_that_is_no_answer_is_told(body: bytes):
 def test_a_plain_answer_that_is_not_json_is_told(body: bytes):
     with pytest.raises(BackendUnavailable, match="not JSON"):
         read_plain(body, "r")
+
+
+def test_a_plain_completion_is_told_as_a_stream_with_its_text_once():
+    choice = {"index": 0, "text": "天 blue", "finish_reason": "stop"}
+    plain = json.dumps({"object": "text_completion", "choices": [choice]}).encode()
+    relay = Relay("flash/main/0", show_usage=True)
+    passed = relay.feed(as_events(plain))
+    chunks = [json.loads(line[6:]) for line in passed.decode().split("\n\n") if line]
+    assert [chunk["choices"][0]["text"] for chunk in chunks] == ["天 blue", ""]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None, "stop"]
+    assert {chunk["object"] for chunk in chunks} == {"text_completion"}
+    assert relay.state.finished
+    assert relay.state.done
