@@ -68,8 +68,11 @@ class OpenAIServer:
                 response.close()
         return ServerAnswer(response, name)
 
-    async def is_ready(self) -> bool:
-        """Ask `/health`; a server that has no such page is ready when it answers at all."""
+    async def is_ready(self) -> bool | None:
+        """Ask `/health`; a server that has no such page is ready when it answers at all.
+
+        503 is how vLLM, SGLang and llama.cpp say that they load a model, drain, or have lost their engine.
+        """
         try:
             async with asyncio.timeout(self._connect_timeout):
                 response = await self._pool.request("GET", "/health")
@@ -78,8 +81,10 @@ class OpenAIServer:
                 finally:
                     response.close()
         except (HttpError, TimeoutError):
-            return False
-        return response.status in {200, 401, 403, 404, 405}
+            return None
+        if response.status in {200, 401, 403, 404, 405}:
+            return True
+        return False if response.status == 503 else None
 
     async def aclose(self) -> None:
         """Close the kept connections."""
