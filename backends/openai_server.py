@@ -129,7 +129,7 @@ async def _refusal(response: Response, server: Replica, path: str) -> BackendErr
     if status == 501 or (status in {404, 405} and path != CHAT_PATH):
         return BackendUnfit(
             f"Replica {replica} does not serve {path} ({status}). Its engine has to be started for "
-            "that, with a model that can do it.",
+            "that, with a model that can do it and that goes by the model's served_name.",
             replica=replica,
         )
     if status in OVERLOADED:
@@ -140,17 +140,20 @@ async def _refusal(response: Response, server: Replica, path: str) -> BackendErr
             retry_after=seconds_to_wait(response.headers, _utc_now),
             rate_limits=rate_limits_in(response.headers),
         )
-    if status in {401, 403}:
-        hint = "it does not accept our key; check the replica's api_key_env"
-    elif status == 404:
-        hint = "it does not know the path or the model; check the replica's url and the model's served_name"
-    elif status >= 500 and says_too_long(body):
+    if status >= 500 and says_too_long(body):
         return BackendRejected(
             f"Replica {replica} refused the request.", replica=replica, status=400, body=body
         )
-    else:
-        hint = "its own log says why"  # its words may repeat a prompt or a key, and stay there
-    return BackendUnavailable(f"Replica {replica} answered {status}: {hint}.", replica=replica)
+    return BackendUnavailable(f"Replica {replica} answered {status}: {_hint(status)}.", replica=replica)
+
+
+def _hint(status: int) -> str:
+    """Say what to look at; an engine's own words may repeat a prompt or a key, and stay in its log."""
+    if status in {401, 403}:
+        return "it does not accept our key; check the replica's api_key_env"
+    if status == 404:
+        return "it does not know the path or the model; check the replica's url and the model's served_name"
+    return "its own log says why"
 
 
 CONTEXT_SIGNS = (
