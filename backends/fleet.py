@@ -137,12 +137,11 @@ class Fleet:
             Model -> replica name -> ready.
         """
         since = self._monotonic()
-        found = await self.readiness()
-        for model, member in self.members():
+        found = await self._ask_all()
+        for _, member, ready in found:
             for _ in range(FAILURES if first else 1):
-                ready = found[model][member.replica.name]
                 member.health.was_probed(self._monotonic(), ready=ready, since=since)
-        return found
+        return self._by_name(found)
 
     async def readiness(self) -> dict[str, dict[str, bool]]:
         """Ask every replica whether it can serve, all at once.
@@ -150,12 +149,18 @@ class Fleet:
         Returns:
             Model -> replica name -> ready.
         """
+        return self._by_name(await self._ask_all())
+
+    async def _ask_all(self) -> list[tuple[str, Member, bool | None]]:
         pairs = list(self.members())
         states = await asyncio.gather(*(member.backend.is_ready() for _, member in pairs))
-        found: dict[str, dict[str, bool]] = {model: {} for model in self._members}
-        for (model, member), ready in zip(pairs, states, strict=True):
-            found[model][member.replica.name] = ready
-        return found
+        return [(*pair, ready) for pair, ready in zip(pairs, states, strict=True)]
+
+    def _by_name(self, found: Sequence[tuple[str, Member, bool | None]]) -> dict[str, dict[str, bool]]:
+        named: dict[str, dict[str, bool]] = {model: {} for model in self._members}
+        for model, member, ready in found:
+            named[model][member.replica.name] = bool(ready)
+        return named
 
     async def keep_probing(self) -> None:
         """Look at the health of all replicas for ever."""

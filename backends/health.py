@@ -29,7 +29,7 @@ class Health:
     """The state of one replica. All times are monotonic seconds.
 
     Attributes:
-        probes_missed: Probes in a row without an answer.
+        probes_missed: Probes in a row without an answer; `FAILURES` when it said that it cannot serve.
         failures: Requests in a row that brought no token.
         rests_until: When a replica that was taken out may try again; None while it is in.
         rest: How long its next rest will be, seconds.
@@ -103,11 +103,17 @@ class Health:
         """Return for how many seconds a replica that is there wants to be left alone; 0.0 if it does not."""
         return max(0.0, self.busy_until - now) if self.probes_missed < FAILURES else 0.0
 
-    def was_probed(self, now: float, *, ready: bool, since: float) -> None:
-        """Note the answer to a probe that was sent at `since`; a token in the meantime outweighs a miss."""
+    def was_probed(self, now: float, *, ready: bool | None, since: float) -> None:
+        """Note the answer to a probe that was sent at `since`; see `Backend.is_ready`.
+
+        One that says that it cannot serve is out at once: it drains, and its streams end in peace. One
+        that says nothing may be busy; a token in the meantime outweighs that.
+        """
         if ready:
             if self.probes_missed >= FAILURES:
                 self.joined = now
             self.probes_missed = 0
+        elif ready is False:
+            self.probes_missed = FAILURES
         elif self.last_token < since:
             self.probes_missed += 1

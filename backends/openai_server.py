@@ -69,8 +69,11 @@ class OpenAIServer:
                 response.close()
         return ServerAnswer(response, name)
 
-    async def is_ready(self) -> bool:
-        """Ask `/health`; a server that has no such page is ready when it answers at all."""
+    async def is_ready(self) -> bool | None:
+        """Ask `/health`; a server that has no such page is ready when it answers at all.
+
+        503 is how vLLM, SGLang and llama.cpp say that they load a model, drain, or have lost their engine.
+        """
         try:
             async with asyncio.timeout(self._connect_timeout):
                 response = await self._pool.request("GET", "/health")
@@ -79,8 +82,10 @@ class OpenAIServer:
                 finally:
                     response.close()
         except (HttpError, TimeoutError):
-            return False
-        return response.status in {200, 401, 403, 404, 405}
+            return None
+        if response.status in {200, 401, 403, 404, 405}:
+            return True
+        return False if response.status == 503 else None
 
     async def aclose(self) -> None:
         """Close the kept connections."""
@@ -126,7 +131,7 @@ async def _refusal(response: Response, server: Replica, path: str) -> BackendErr
     if status == 501 or (status in {404, 405} and path != CHAT_PATH):
         return BackendUnfit(
             f"Replica {replica} does not serve {path} ({status}). Its engine has to be started for "
-            "that, with a model that can do it.",
+            "that, with a model that can do it and that goes by the model's served_name.",
             replica=replica,
         )
     if status in OVERLOADED:
@@ -137,17 +142,20 @@ async def _refusal(response: Response, server: Replica, path: str) -> BackendErr
             retry_after=seconds_to_wait(response.headers, _utc_now),
             rate_limits=rate_limits_in(response.headers),
         )
-    if status in {401, 403}:
-        hint = "it does not accept our key; check the replica's api_key_env"
-    elif status == 404:
-        hint = "it does not know the path or the model; check the replica's url and the model's served_name"
-    elif status >= 500 and says_too_long(body):
+    if status >= 500 and says_too_long(body):
         return BackendRejected(
             f"Replica {replica} refused the request.", replica=replica, status=400, body=body
         )
-    else:
-        hint = "its own log says why"  # its words may repeat a prompt or a key, and stay there
-    return BackendUnavailable(f"Replica {replica} answered {status}: {hint}.", replica=replica)
+    return BackendUnavailable(f"Replica {replica} answered {status}: {_hint(status)}.", replica=replica)
+
+
+def _hint(status: int) -> str:
+    """Say what to look at; an engine's own words may repeat a prompt or a key, and stay in its log."""
+    if status in {401, 403}:
+        return "it does not accept our key; check the replica's api_key_env"
+    if status == 404:
+        return "it does not know the path or the model; check the replica's url and the model's served_name"
+    return "its own log says why"
 
 
 CONTEXT_SIGNS = (

@@ -49,8 +49,8 @@ class Backend(Protocol):
         """
         ...
 
-    async def is_ready(self) -> bool:
-        """Ask the engine whether it can serve; False when it does not answer."""
+    async def is_ready(self) -> bool | None:
+        """Ask the engine whether it can serve; False when it says that it cannot, None when it is silent."""
         ...
 
     async def aclose(self) -> None:

@@ -13,6 +13,7 @@ import uvloop
 from fastapi import FastAPI
 
 from gateway.config import Config
+from gateway.connection import ClientConnection
 from gateway.errors import StartFailed
 from gateway.runtime import running
 from gateway.settings import Settings
@@ -107,7 +108,7 @@ class _Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 loop="none",
-                http="httptools",
+                http=ClientConnection,
                 lifespan="off",
                 log_config=None,
                 access_log=False,

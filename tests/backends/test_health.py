@@ -80,7 +80,7 @@ def test_probes_that_are_missed_take_it_out_and_one_that_is_answered_brings_it_b
     health = Health()
     for at in range(FAILURES):
         assert health.takes_requests(at)
-        health.was_probed(at, ready=False, since=at)
+        health.was_probed(at, ready=None, since=at)
     assert not health.takes_requests(FAILURES)
     health.was_probed(9.0, ready=True, since=9.0)
     assert health.takes_requests(9.0)
@@ -90,7 +90,7 @@ def test_a_token_outweighs_a_probe_that_was_missed_meanwhile():
     health = Health()
     for at in range(10):
         health.brought_token(at + 0.5)
-        health.was_probed(at + 0.9, ready=False, since=float(at))
+        health.was_probed(at + 0.9, ready=None, since=float(at))
     assert health.takes_requests(10.0)
 
 
@@ -182,3 +182,14 @@ def test_a_busy_replica_that_is_gone_promises_nothing():
     member.health.asked_to_wait(0.0, 7.0, 429)
     member.health.probes_missed = FAILURES
     assert isinstance(members.nobody("flash"), BackendUnavailable)
+
+
+def test_one_that_says_it_cannot_serve_is_out_at_once_whatever_it_still_brings():
+    health = Health()
+    health.brought_token(1.0)
+    health.was_probed(1.1, ready=False, since=0.5)
+    health.progressed(1.2)
+    assert not health.takes_requests(1.2)
+    health.was_probed(4.1, ready=True, since=4.0)
+    assert health.takes_requests(4.1)
+    assert health.share(4.1) < 1

@@ -16,8 +16,10 @@ from gateway.exchange import HEADER
 from gateway.pipeline import Endpoint
 from gateway.wire import parse_chat
 from tests.cases.playing import (
+    DONE,
     NO_FALLBACK,
     PATH,
+    STOP,
     ask,
     asked,
     chat,
@@ -26,6 +28,8 @@ from tests.cases.playing import (
     member,
     raw_json,
     silent,
+    text_of,
+    word,
 )
 from tests.fakes.raw_server import Peer, raw_server
 from tests.fakes.upstream import ScriptedUpstream, Talk, answer, well_behaved
@@ -336,6 +340,48 @@ async def test_a_model_without_a_ready_replica_is_a_503_and_an_unknown_one_a_404
         assert int(reply.headers["retry-after"]) >= 1
         unknown = await ask(gateway, model="no-such-model")
         assert (unknown.status_code, error_of(unknown)["code"]) == (404, "model_not_found")
+
+
+async def test_a_replica_that_drains_ends_its_streams_and_gets_no_new_ones(
+    start_gateway: StartGateway, flash: ScriptedUpstream, second: ScriptedUpstream
+):
+    """OPEN-37 d: though its streams go on bringing tokens."""
+    beat, go_on = asyncio.Event(), asyncio.Event()
+
+    async def streaming_on(talk: Talk) -> None:
+        await talk.head()
+        await talk.send(word("Danube"))
+        await beat.wait()
+        await talk.send(word(" and Inn"))
+        await go_on.wait()
+        for piece in (STOP, DONE):
+            await talk.send(piece)
+        await talk.end()
+
+    async def draining(talk: Talk) -> None:
+        beat.set()  # a token comes while the health page is asked
+        await until(lambda: member(gateway).health.last_token > asked_at, "a token")
+        await talk.json({"error": {"message": "draining"}}, 503)
+
+    flash.script = streaming_on
+    async with start_gateway(flash=[flash.url, second.url]) as gateway, asyncio.TaskGroup() as group:
+        member(gateway, "flash/main/1").in_flight += 9  # so that the first one gets them
+        running = [group.create_task(ask(gateway, stream=True)) for _ in range(3)]
+        await until(lambda: asked(flash) == 3, "the streams to run")
+        member(gateway, "flash/main/1").in_flight -= 9
+        asked_at = gateway.services.clock.monotonic()
+        flash.health = draining
+        await gateway.services.fleet.probe()
+        for _ in range(6):
+            assert (await ask(gateway)).headers[f"{HEADER}replica"] == "flash/main/1"
+        assert not any(task.done() for task in running)
+        go_on.set()
+        assert {(await task).text.endswith(DONE) for task in running} == {True}
+        assert {text_of(await task) for task in running} == {"Danube and Inn"}
+        flash.health, flash.script = None, second.script
+        await gateway.services.fleet.probe()
+        assert member(gateway).health.takes_requests(gateway.services.clock.monotonic())
+    assert asked(flash) == 3
 
 
 PLAIN = raw_json(answer())

@@ -76,7 +76,7 @@ class FakeBackend:
     """
 
     script: Script = field(default=says(b"{}"))
-    ready: bool = True
+    ready: bool | None = True
     requests: list[InferenceRequest] = field(default_factory=list[InferenceRequest])
     answers: list[FakeAnswer] = field(default_factory=list[FakeAnswer])
     closed: int = 0
@@ -90,7 +90,7 @@ class FakeBackend:
         self.answers.append(outcome)
         return outcome
 
-    async def is_ready(self) -> bool:
+    async def is_ready(self) -> bool | None:
         """Return what the test said; see `Backend.is_ready`."""
         return self.ready
 

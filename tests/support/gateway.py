@@ -12,6 +12,7 @@ import uvicorn
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from gateway.config import Config, load_config
+from gateway.connection import WRITE_SECONDS, connection_with
 from gateway.records import RequestRecord
 from gateway.runtime import running
 from gateway.services import Services
@@ -76,6 +77,7 @@ async def running_gateway(
     server: Mapping[str, Any] | None = None,
     timeouts: Mapping[str, float] | None = None,
     models: Mapping[str, Mapping[str, Any]] | None = None,
+    write_seconds: float = WRITE_SECONDS,
 ) -> AsyncGenerator[GatewayUnderTest]:
     """Run a gateway with the tenants `acme` (as given) and `umbrella` (defaults).
 
@@ -90,6 +92,7 @@ async def running_gateway(
         server: The section of that name.
         timeouts: Of both models, as in the configuration.
         models: Further settings of a model, by its name, such as `capabilities`.
+        write_seconds: How long a client may take nothing.
     """
     urls = {"flash": [flash] if isinstance(flash, str) else flash, "standard": [standard]}
     sections = {
@@ -108,7 +111,7 @@ async def running_gateway(
     await _empty(redis_url)
     async with (
         running(config, settings_in(folder)) as app,
-        serving(app) as url,
+        serving(app, write_seconds) as url,
     ):
         yield GatewayUnderTest(url, app.services, folder / "tenants")
 
@@ -121,11 +124,17 @@ def _write_config(folder: Path, settings: dict[str, Any], acme: Mapping[str, Any
 
 
 @asynccontextmanager
-async def serving(app: Any) -> AsyncGenerator[str]:
+async def serving(app: Any, write_seconds: float = WRITE_SECONDS) -> AsyncGenerator[str]:
     """Serve an ASGI application on a free port; yields its URL."""
     server = uvicorn.Server(
         uvicorn.Config(
-            app, port=0, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=5
+            app,
+            port=0,
+            http=connection_with(write_seconds),
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=5,
         )
     )
     task = asyncio.get_running_loop().create_task(server.serve())
