@@ -48,7 +48,7 @@ class OpenAIServer:
             )
         except HttpError as error:
             raise BackendUnavailable(
-                f"Replica {name} failed: {error}.", replica=name, reached=error.reached
+                f"Replica {name} failed: {error}.", replica=name, reached=error.reached, times=error.times
             ) from error
         except TimeoutError as error:
             raise BackendTimeout(

@@ -138,3 +138,13 @@ async def test_a_replica_that_was_never_there_gets_nothing_until_it_answers():
     backend.ready = True
     await members.probe()
     assert members.place("flash") is member
+
+
+def test_of_replicas_with_as_many_requests_one_that_failed_is_not_chosen():
+    members = fleet([100.0])
+    first, second = (member for _, member in members.members())
+    assert members.place("flash") is first
+    first.health.brought_nothing(100.0)
+    assert members.place("flash") is second
+    second.in_flight = 1
+    assert members.place("flash") is first
