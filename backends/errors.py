@@ -25,22 +25,14 @@ class BackendUnavailable(BackendError):
 
     Attributes:
         reached: Whether the request got there, so that trying again makes the work twice.
-        times: How often it may have got there.
         retry_after: Seconds after which it may be better; None when nobody knows.
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        replica: str,
-        reached: bool = True,
-        times: int | None = None,
-        retry_after: float | None = None,
+        self, message: str, *, replica: str, reached: bool = True, retry_after: float | None = None
     ) -> None:
         super().__init__(message, replica=replica)
         self.reached = reached
-        self.times = int(reached) if times is None else times
         self.retry_after = retry_after
 
 

@@ -28,21 +28,12 @@ MAX_HEAD = 64 * 1024
 
 
 class HttpError(Exception):
-    """The exchange failed.
-
-    Attributes:
-        sent_nothing: Whether not a byte of an answer had come.
-        reached: Whether the request got to the server.
-        on_kept: Whether it was sent over a kept connection, which may have been closed before.
-        times: How often it may have got there: a kept connection that fails is replaced once.
-    """
+    """The exchange failed; `sent_nothing` tells whether not a byte of an answer had come."""
 
     def __init__(self, message: str, *, sent_nothing: bool, reached: bool = True) -> None:
         super().__init__(message)
         self.sent_nothing = sent_nothing
         self.reached = reached
-        self.on_kept = False
-        self.times = int(reached)
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,31 +385,22 @@ class HttpPool:
             f"content-length: {len(body)}\r\n\r\n"
         )
         data = head.encode("latin-1") + body
-        try:
-            connection = await self._acquire(fresh=False)
-            return await self._exchange(connection, data, timeout)
-        except HttpError as error:
-            if not (error.sent_nothing and error.on_kept):
+        stale = False
+        while True:
+            connection = await self._acquire(fresh=stale)
+            try:
+                connection.begin(data)
+                await connection.wait_head(timeout)
+            except HttpError as error:
+                connection.abort()
+                stale = connection.reused and error.sent_nothing
+                if not stale:
+                    raise
+                continue
+            except BaseException:
+                connection.abort()
                 raise
-        try:
-            connection = await self._acquire(fresh=True)
-            return await self._exchange(connection, data, timeout)
-        except HttpError as error:
-            error.times += 1
-            raise
-
-    async def _exchange(self, connection: Connection, data: bytes, timeout: float | None) -> "Response":
-        try:
-            connection.begin(data)
-            await connection.wait_head(timeout)
-        except HttpError as error:
-            connection.abort()
-            error.on_kept = connection.reused
-            raise
-        except BaseException:
-            connection.abort()
-            raise
-        return Response(connection, self)
+            return Response(connection, self)
 
     def release(self, connection: Connection) -> None:
         """Take a connection back."""

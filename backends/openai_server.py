@@ -48,7 +48,7 @@ class OpenAIServer:
             )
         except HttpError as error:
             raise BackendUnavailable(
-                f"Replica {name} failed: {error}.", replica=name, reached=error.reached, times=error.times
+                f"Replica {name} failed: {error}.", replica=name, reached=error.reached
             ) from error
         except TimeoutError as error:
             raise BackendTimeout(

@@ -24,7 +24,7 @@ REPLICAS_PER_MODEL = 2
 """How many replicas of a model are tried before the next model is."""
 
 TRIES_THAT_REACHED = 2
-"""How often engines may get to work on one request, one after the other."""
+"""How many replicas may get to work on one request, one after the other."""
 
 MAX_ANSWER = 64 * 1024 * 1024
 EVENT_STREAM = "text/event-stream"
@@ -123,7 +123,7 @@ async def begin(services: Services, exchange: Exchange, headers: dict[str, str])
             except (BackendUnavailable, BackendOverloaded) as error:
                 failure = error
                 _note_failure(services, exchange, member, error)
-                reached += error.times if isinstance(error, BackendUnavailable) else 0
+                reached += isinstance(error, BackendUnavailable) and error.reached
                 if reached >= TRIES_THAT_REACHED:
                     break
         exchange.model, exchange.member = "", None  # the notes have who was asked
