@@ -80,7 +80,7 @@ class Fleet:
         }
 
     def place(self, model: str, tried: Sequence[Member] = ()) -> Member | None:
-        """Choose the replica of `model` with the fewest requests for its share.
+        """Choose the replica of `model` with the fewest requests for its share; of equals one that is well.
 
         One that has just come gets a growing share; one that is out, busy, or in `tried`, is not chosen.
 
@@ -89,11 +89,11 @@ class Fleet:
         """
         now = self._monotonic()
         chosen: Member | None = None
-        least = float("inf")
+        least = float("inf"), 0
         for member in self._members[model]:
             if member in tried or not member.health.takes_requests(now):
                 continue
-            load = (member.in_flight + 1) / member.health.share(now)
+            load = (member.in_flight + 1) / member.health.share(now), member.health.failures
             if load < least:
                 chosen, least = member, load
         return chosen

@@ -245,8 +245,9 @@ class StreamState:
 
     @property
     def tokens_seen(self) -> int:
-        """Estimate the tokens that came: one a chunk at least."""
-        return max(self.chunks_seen, int(self.tokens_written))
+        """Estimate the tokens that came: one a chunk, unless their text is clearly that of many more."""
+        batched = self.tokens_written > 2 * self.chunks_seen
+        return int(self.tokens_written) if batched else self.chunks_seen
 
 
 class Relay:
@@ -370,10 +371,6 @@ class Relay:
         state = self.state
         state.has_token = True
         state.chunks_seen += 1
-        ascii_only = text.isascii()
-        state.tokens_written += (
-            len(text) / ASCII_CHARACTERS_PER_TOKEN if ascii_only else estimate_tokens(text)
-        )
-        if ascii_only:
-            envelope = len(payload) - len(text)
-            self._envelope = min(self._envelope or envelope, envelope)
+        state.tokens_written += estimate_tokens(text)
+        envelope = len(payload) - len(text.encode("utf-8", "surrogatepass"))
+        self._envelope = min(self._envelope or envelope, envelope)

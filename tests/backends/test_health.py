@@ -193,3 +193,13 @@ def test_one_that_says_it_cannot_serve_is_out_at_once_whatever_it_still_brings()
     health.was_probed(4.1, ready=True, since=4.0)
     assert health.takes_requests(4.1)
     assert health.share(4.1) < 1
+
+
+def test_of_replicas_with_as_many_requests_one_that_failed_is_not_chosen():
+    members = fleet([100.0])
+    first, second = (member for _, member in members.members())
+    assert members.place("flash") is first
+    first.health.brought_nothing(100.0)
+    assert members.place("flash") is second
+    second.in_flight = 1
+    assert members.place("flash") is first

@@ -169,7 +169,7 @@ async def test_an_engine_that_hangs_behind_a_healthy_page_is_taken_out(
         async with gateway.http(None) as client:
             assert (await client.get("/health/liveliness")).status_code == 200
     assert len(statuses) > 20
-    assert 3 <= asked(flash) <= 6
+    assert 1 <= asked(flash) <= 5
     assert len(statuses) - statuses.count(200) == asked(flash)
 
 
@@ -459,4 +459,4 @@ async def test_a_request_that_got_to_work_on_a_kept_connection_is_tried_again_on
         begun, dying = 0, True
         reply = await ask(gateway)
     assert reply.status_code in {502, 503}
-    assert begun <= 2
+    assert 1 <= begun <= 2
