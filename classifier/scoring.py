@@ -128,16 +128,7 @@ class Prior:
 
     def score(self, values: Sequence[float]) -> float:
         """The share of the reference traffic that `values` outranks, in (0, 1); ordered at the ends too."""
-        raw = self.ranker.raw(values)
-        table = self.quantiles
-        if raw <= table[0]:
-            return _EDGE * math.exp(max(raw - table[0], -500.0))
-        if raw >= table[-1]:
-            return 1.0 - _EDGE * math.exp(max(table[-1] - raw, -30.0))
-        above = bisect_right(table, raw)
-        low, high = table[above - 1], table[above]
-        share = (above - 1 + (raw - low) / (high - low)) / (len(table) - 1)
-        return _EDGE + (1.0 - 2.0 * _EDGE) * share
+        return rank_in(self.quantiles, self.ranker.raw(values))
 
     def contributions(self, values: Sequence[float]) -> Mapping[str, float]:
         """By how much each feature alone moves the score, against its median in the reference.
@@ -151,6 +142,23 @@ class Prior:
             other[at] = self.centre[at]
             moved[name] = score - self.score(other)
         return moved
+
+
+def rank_in(table: Sequence[float], raw: float) -> float:
+    """The share of a distribution that `raw` outranks, in (0, 1); ordered beyond its ends too.
+
+    Args:
+        table: The distribution's values at even shares, strictly increasing.
+        raw: What to place.
+    """
+    if raw <= table[0]:
+        return _EDGE * math.exp(max(raw - table[0], -500.0))
+    if raw >= table[-1]:
+        return 1.0 - _EDGE * math.exp(max(table[-1] - raw, -30.0))
+    above = bisect_right(table, raw)
+    low, high = table[above - 1], table[above]
+    share = (above - 1 + (raw - low) / (high - low)) / (len(table) - 1)
+    return _EDGE + (1.0 - 2.0 * _EDGE) * share
 
 
 def reference_cut(share: float) -> float:

@@ -91,7 +91,7 @@ def load(folder: Path) -> tuple[Prior, ModelCard]:
     """
     card = _load_card(folder / CARD_NAME)
     path = folder / ARRAYS_NAME
-    content = _read(path)
+    content = read_bounded(path, _REMEDY)
     if hashlib.sha256(content).hexdigest() != card.sha256:
         raise ModelFileInvalid(f"{path} is damaged: its sha256 is not the one in {CARD_NAME}; {_REMEDY}")
     try:
@@ -103,7 +103,7 @@ def load(folder: Path) -> tuple[Prior, ModelCard]:
 
 
 def _load_card(path: Path) -> ModelCard:
-    content = _read(path)
+    content = read_bounded(path, _REMEDY)
     try:
         found = msgspec.json.decode(content, type=_Format).format
         if found != FORMAT:
@@ -116,15 +116,20 @@ def _load_card(path: Path) -> ModelCard:
     return card
 
 
-def _read(path: Path) -> bytes:
+def read_bounded(path: Path, remedy: str) -> bytes:
+    """The content of a file of ours.
+
+    Raises:
+        ModelFileInvalid: It cannot be read or is larger than any of ours; ends in `remedy`.
+    """
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise ModelFileInvalid(
-                f"{path} is larger than {_MAX_BYTES} bytes, which no weights of ours are; {_REMEDY}"
+                f"{path} is larger than {_MAX_BYTES} bytes, which no weights of ours are; {remedy}"
             )
         return path.read_bytes()
     except OSError as error:
-        raise ModelFileInvalid(f"cannot read {path}: {error.strerror}; {_REMEDY}") from error
+        raise ModelFileInvalid(f"cannot read {path}: {error.strerror}; {remedy}") from error
 
 
 def _floats(tensor: Mapping[str, Any]) -> tuple[float, ...]:

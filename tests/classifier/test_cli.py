@@ -66,7 +66,7 @@ def test_a_package_that_is_not_installed_is_named_with_the_remedy(
     labelled: Path, monkeypatch: pytest.MonkeyPatch, module: str, package: str
 ):
     monkeypatch.setitem(sys.modules, module, None)  # makes importing it fail
-    result = run("eval", "--data", str(labelled))
+    result = run("eval", "--data", str(labelled), "--loso")
     assert result.exit_code == 2
     assert f"{package} is not installed" in result.stderr
     assert "flashlane[train]" in result.stderr
