@@ -6,14 +6,23 @@ a router that does not beat length has learned little.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from classifier.dataset import LabelledPrompt, Source
 from classifier.errors import DatasetInvalid
 from classifier.metrics import Array, auc, curve_figures
-from classifier.training import OwnPrompts, SourceMatrix, featurise, fit_ranker, own_prompts, raw_scores
+from classifier.training import (
+    OwnPrompts,
+    SourceMatrix,
+    distinct,
+    featurise,
+    fit,
+    own_prompts,
+    probabilities,
+    raw_scores,
+)
 
 MIN_GAP = 0.02
 
@@ -51,6 +60,8 @@ class SourceReport:
         score: The classifier, trained without this source.
         length: Characters of the prompt.
         random: A random order.
+        failure_auc: How well the weak-failure head alone, which is no part of the score, finds the prompts
+            that the weak model fails; None when undefined.
     """
 
     rows: int
@@ -58,6 +69,7 @@ class SourceReport:
     score: Figures
     length: Figures
     random: Figures
+    failure_auc: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +134,12 @@ def evaluate_matrices(
         pairs = _pairs(source.prompts)
         if not pairs:
             continue
-        ranker = fit_ranker([matrix for other, matrix in enumerate(matrices) if other != at], own)
-        reports[source.name] = _report(source, pairs, raw_scores(ranker, matrices[at].values))
+        others = [matrix for other, matrix in enumerate(matrices) if other != at]
+        fitted = fit(distinct(others, unlike=matrices[at].keys), own)
+        values = matrices[at].prompts.filled(fitted.lsa).values
+        report = _report(source, pairs, raw_scores(fitted.ranker, values))
+        failure = _failure_auc(pairs, probabilities(fitted.ranker.failure, values))
+        reports[source.name] = replace(report, failure_auc=failure)
     if not reports:
         raise DatasetInvalid(f"no source has a real pair of models with a gap of at least {MIN_GAP}")
     return Report(sources=reports, macro=_macro(list(reports.values())))
@@ -167,8 +183,12 @@ def _figures(pairs: Sequence[_Pair], scores: Array) -> Figures:
         cpt50=float(np.mean([curve.cpt50 for curve in curves])),
         cpt80=float(np.mean([curve.cpt80 for curve in curves])),
         auc=_mean([auc(scores[pair.rows], pair.strong > pair.weak) for pair in pairs]),
-        weak_failure_auc=_mean([auc(scores[pair.rows], pair.weak < 0.5) for pair in pairs]),
+        weak_failure_auc=_failure_auc(pairs, scores),
     )
+
+
+def _failure_auc(pairs: Sequence[_Pair], scores: Array) -> float | None:
+    return _mean([auc(scores[pair.rows], pair.weak < 0.5) for pair in pairs])
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -183,6 +203,7 @@ def _macro(reports: Sequence[SourceReport]) -> SourceReport:
         score=_average([report.score for report in reports]),
         length=_average([report.length for report in reports]),
         random=_average([report.random for report in reports]),
+        failure_auc=_mean([report.failure_auc for report in reports]),
     )
 
 
@@ -207,6 +228,7 @@ def _plain(report: SourceReport) -> dict[str, object]:
         "pairs": report.pairs,
         "length": _figures_json(report.length),
         "random": _figures_json(report.random),
+        "failure_head_auc": None if report.failure_auc is None else round(report.failure_auc, 4),
     }
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from classifier import weights_file
 from classifier.domains import domain_of
 from classifier.features import FEATURE_NAMES, values_of
+from classifier.lsa import Lsa
 from classifier.reading import read_task
 from classifier.scoring import Prior, reference_cut
 from classifier.types import ComplexityEstimate, Conversation
@@ -45,6 +46,7 @@ class Classifier:
         reading = read_task(conversation.turns)
         values = values_of(
             reading,
+            self._prior.lsa.look_up(reading),
             tool_count=conversation.tool_count,
             attachments=conversation.attachments,
             depth=conversation.depth,
@@ -57,6 +59,18 @@ class Classifier:
             model_version=self.card.version,
             features=dict(zip(FEATURE_NAMES, values, strict=True)),
         )
+
+    @property
+    def lsa(self) -> Lsa:
+        """The table of terms, for those who fit models of their own on it."""
+        return self._prior.lsa
+
+    def weak_failure(self, features: Mapping[str, float]) -> float:
+        """P(weak model fails) for the features of an estimate, in (0, 1).
+
+        Not a part of the score and not calibrated: a place to start from when learning your own models.
+        """
+        return self._prior.ranker.failure.probability([features[name] for name in self.card.features])
 
     def reference_cut(self, share: float) -> float:
         """The score above which `share` of the reference traffic lies.
