@@ -13,15 +13,16 @@ import numpy as np
 from classifier.adaptation import FLASH_OK, Evidence, Numbers, expected, fit, folds_of, out_of_fold
 from classifier.calibration import calibration_error, fit_platt
 from classifier.dataset import Source as TrainingSource
-from classifier.features import values_of
+from classifier.features import FEATURE_NAMES, values_of
 from classifier.figures import PairRows, mean_known
 from classifier.inputs import Array
 from classifier.measured import Source
 from classifier.metrics import auc, curve_figures
-from classifier.model import Classifier
+from classifier.prior_view import PriorView
 from classifier.reading import read_task
-from classifier.scoring import Ranker
-from classifier.training import featurise, fit_ranker, own_prompts
+from classifier.scoring import Prior
+from classifier.training import distinct, featurise, own_prompts
+from classifier.training import fit as fit_prior_parts
 
 SIZES = (0, 50, 100, 200, 500, 1000)
 DRAWS = 20
@@ -74,7 +75,7 @@ class _Draw:
 
 
 def adapt_curves(
-    classifier: Classifier,
+    prior: Prior,
     sources: Sequence[Source],
     training: Sequence[TrainingSource] = (),
     *,
@@ -85,20 +86,20 @@ def adapt_curves(
     """Source -> figures at each number of pairs, where the source has enough prompts for it.
 
     Args:
-        classifier: Its prior and its projection are used.
+        prior: What is adapted.
         sources: What is adapted to; those with fewer than MIN_PROMPTS prompts are left out.
         training: Labelled prompts that a prior is trained on for each source, without the source itself.
         sizes: Numbers of pairs.
         draws: Of the pairs, for each size and each pair of models.
         progress: Told what is being worked on.
     """
-    rankers = _Rankers(training) if training else None
+    priors = _Priors(training) if training else None
     found: dict[str, Curve] = {}
     for source in sources:
         if len(source.conversations) < MIN_PROMPTS:
             continue
-        ranker = classifier.prior.ranker if rankers is None else rankers.without(source.name)
-        bare = _bare(classifier, source, ranker)
+        view = PriorView(prior if priors is None else priors.without(source.name))
+        bare = _bare(view, source)
         points: dict[int, CurvePoint] = {}
         for size in sizes:
             progress(f"{source.name}, {size} pairs")
@@ -122,30 +123,34 @@ def macro(curves: Mapping[str, Curve]) -> Curve:
     }
 
 
-class _Rankers:
-    """Rankers that did not see one source."""
+class _Priors:
+    """Priors that did not see one source, nor a prompt of it elsewhere."""
 
     def __init__(self, training: Sequence[TrainingSource]) -> None:
         self._matrices = [featurise(source) for source in training]
         self._own = own_prompts()
 
-    def without(self, name: str) -> Ranker:
-        return fit_ranker([matrix for matrix in self._matrices if matrix.name != name], self._own)
+    def without(self, name: str) -> Prior:
+        left_out = [key for matrix in self._matrices if matrix.name == name for key in matrix.keys]
+        others = [matrix for matrix in self._matrices if matrix.name != name]
+        fitted = fit_prior_parts(distinct(others, unlike=left_out), self._own)
+        nothing = (0.0,) * len(FEATURE_NAMES)
+        return Prior(ranker=fitted.ranker, quantiles=(0.0, 1.0), centre=nothing, lsa=fitted.lsa)
 
 
-def _bare(classifier: Classifier, source: Source, ranker: Ranker) -> Evidence:
+def _bare(view: PriorView, source: Source) -> Evidence:
     """Every prompt of `source`, without outcomes."""
     readings = [read_task(conversation.turns) for conversation in source.conversations]
+    look_up = view.prior.lsa.look_up
     values = [
-        values_of(reading, tool_count=conversation.tool_count)
+        values_of(reading, look_up(reading), tool_count=conversation.tool_count)
         for reading, conversation in zip(readings, source.conversations, strict=True)
     ]
-    topics = [list(classifier.topic(reading)) for reading in readings]
     size = len(values)
     return Evidence(
         values=np.array(values),
-        topics=np.array(topics).reshape(size, -1),
-        raw=np.array([ranker.raw(row) for row in values]),
+        topics=np.array([view.topic(reading) for reading in readings]),
+        starts=np.array([view.starts(row) for row in values]),
         tasks=[conversation.task for conversation in source.conversations],
         flash=np.zeros(size),
         standard=np.zeros(size),
@@ -174,7 +179,7 @@ def _one_draw(
     tested = bare.take(pair.rows[rest])
     weak, strong = pair.weak[rest], pair.strong[rest]
     if not size:
-        gains, flash_ok, ece = tested.raw, -tested.raw, None
+        gains, flash_ok, ece = tested.starts[:, 0], -tested.starts[:, 1], None
     else:
         known = bare.take(pair.rows[taken])
         evidence = replace(known, flash=pair.weak[taken], standard=pair.strong[taken])

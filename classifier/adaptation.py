@@ -15,12 +15,13 @@ from classifier.comparison import Numbers, compare
 from classifier.errors import AdaptationRefused
 from classifier.features import values_of
 from classifier.figures import MIN_GAP
-from classifier.inputs import Array, Project, Scale, fit_scale, k_means, unit
+from classifier.inputs import Array, Scale, fit_scale, k_means
 from classifier.metrics import auc
 from classifier.pairs import Pair, distinct_prompts
+from classifier.prior_view import PriorView
 from classifier.reading import read
 from classifier.scoring import Prior
-from classifier.surface import Space, choose_landmarks, find_ratios, fit_surface
+from classifier.surface import Slopes, Space, choose_landmarks, find_ratios, fit_surface
 from classifier.task_gains import TaskGains
 
 MIN_PAIRS = 50
@@ -38,9 +39,9 @@ FLASH_OK = 0.5
 
 CLUSTERS = 16
 FOLDS = 5
-GAIN_SLOPE = 0.1
-FLASH_OK_SLOPE = -0.1
-"""Deviations of an outcome a deviation of the prior score, on average over the training sources."""
+GAIN_SLOPES = (0.1, 0.0)
+FLASH_OK_SLOPES = (0.0, -0.12)
+"""Deviations of an outcome for one of the raw score and one of P(weak model fails), over other sources."""
 
 _QUANTILES = 101
 
@@ -51,8 +52,8 @@ class Evidence:
 
     Attributes:
         values: (N, features).
-        topics: (N, D); D is 0 without a projection.
-        raw: (N,) raw scores of the prior.
+        topics: (N, D) what each is about.
+        starts: (N, STARTS) what the prior says of each.
         tasks: N names; "" for none.
         flash: (N,) in [0, 1].
         standard: (N,) in [0, 1].
@@ -61,7 +62,7 @@ class Evidence:
 
     values: Array
     topics: Array
-    raw: Array
+    starts: Array
     tasks: Sequence[str]
     flash: Array
     standard: Array
@@ -83,7 +84,7 @@ class Evidence:
         return Evidence(
             values=self.values[rows],
             topics=self.topics[rows],
-            raw=self.raw[rows],
+            starts=self.starts[rows],
             tasks=[self.tasks[row] for row in places],
             flash=self.flash[rows],
             standard=self.standard[rows],
@@ -94,7 +95,6 @@ class Evidence:
 def adapt(
     prior: Prior,
     pairs: Sequence[Pair],
-    project: Project | None = None,
     *,
     traffic: Array | None = None,
     seed: int = 0,
@@ -104,14 +104,13 @@ def adapt(
     Args:
         prior: What is adapted.
         pairs: With outcomes of the same two models; labels of other models damage the ranking.
-        project: The latent semantics of a text; left out, only the shape of prompts counts.
         traffic: Further prompts without outcomes, (M, features + D), for better clusters.
         seed: Of folds, landmarks and resamples; the same pairs and seed give the same model.
 
     Raises:
         AdaptationRefused: The pairs say nothing, or nothing that the prior did not say; the message says why.
     """
-    return adapt_evidence(observe(prior, pairs, project), traffic=traffic, seed=seed)
+    return adapt_evidence(observe(PriorView(prior), pairs), traffic=traffic, seed=seed)
 
 
 def adapt_evidence(evidence: Evidence, *, traffic: Array | None = None, seed: int = 0) -> Adapted:
@@ -133,17 +132,18 @@ def adapt_evidence(evidence: Evidence, *, traffic: Array | None = None, seed: in
     return Adapted(model, tuple(table.tolist()), calibrate(evidence, flash_ok), report)
 
 
-def observe(prior: Prior, pairs: Sequence[Pair], project: Project | None = None) -> Evidence:
+def observe(view: PriorView, pairs: Sequence[Pair]) -> Evidence:
     """Compute what `adapt` learns from."""
     readings = [read(pair.prompt) for pair in pairs]
+    look_up = view.prior.lsa.look_up
     values = [
-        values_of(reading, tool_count=pair.tool_count) for reading, pair in zip(readings, pairs, strict=True)
+        values_of(reading, look_up(reading), tool_count=pair.tool_count)
+        for reading, pair in zip(readings, pairs, strict=True)
     ]
-    topics = [[] if project is None else list(project(reading.stem)) for reading in readings]
     return Evidence(
         values=np.array(values, dtype=np.float64),
-        topics=np.array(topics, dtype=np.float64).reshape(len(pairs), -1),
-        raw=np.array([prior.ranker.raw(row) for row in values]),
+        topics=np.array([view.topic(reading) for reading in readings]),
+        starts=np.array([view.starts(row) for row in values]),
         tasks=[pair.task for pair in pairs],
         flash=np.array([pair.flash for pair in pairs]),
         standard=np.array([pair.standard for pair in pairs]),
@@ -156,17 +156,17 @@ def fit(evidence: Evidence, rng: np.random.Generator, traffic: Array | None = No
     scale = fit_scale(evidence.values)
     view = View(
         scale=scale,
-        prior_mean=float(evidence.raw.mean()),
-        prior_deviation=max(float(evidence.raw.std()), 1e-9),
+        starts_mean=evidence.starts.mean(axis=0),
+        starts_deviation=np.maximum(evidence.starts.std(axis=0), 1e-9),
         centres=_centres(evidence, scale, traffic, rng),
     )
-    space = view.space(evidence.values, evidence.topics, evidence.raw, evidence.tasks)
+    space = view.space(evidence.values, evidence.topics, evidence.starts, evidence.tasks)
     landmarks = choose_landmarks(space, rng)
     return PairModel(
         view=view,
         landmarks=landmarks,
-        gain=_effects(space, evidence.gain, landmarks, GAIN_SLOPE, rng),
-        flash_ok=_effects(space, evidence.flash_ok.astype(np.float64), landmarks, FLASH_OK_SLOPE, rng),
+        gain=_effects(space, evidence.gain, landmarks, GAIN_SLOPES, rng),
+        flash_ok=_effects(space, evidence.flash_ok.astype(np.float64), landmarks, FLASH_OK_SLOPES, rng),
     )
 
 
@@ -191,7 +191,7 @@ def out_of_fold(
 
 def expected(model: PairModel, evidence: Evidence) -> tuple[Array, Array]:
     """(N,) the gain and the flash_ok that `model` expects."""
-    space = model.view.space(evidence.values, evidence.topics, evidence.raw, evidence.tasks)
+    space = model.view.space(evidence.values, evidence.topics, evidence.starts, evidence.tasks)
     return model.expected(model.gain, space), model.expected(model.flash_ok, space)
 
 
@@ -201,9 +201,9 @@ def calibrate(evidence: Evidence, flash_ok: Array) -> Platt | None:
 
 
 def _effects(
-    space: Space, outcome: Array, landmarks: Space, slope: float, rng: np.random.Generator
+    space: Space, outcome: Array, landmarks: Space, slopes: Slopes, rng: np.random.Generator
 ) -> Effects:
-    surface = fit_surface(space, outcome, landmarks, slope, find_ratios(space, outcome, slope, rng))
+    surface = fit_surface(space, outcome, landmarks, slopes, find_ratios(space, outcome, slopes, rng))
     left = outcome - surface.of(space, landmarks)
     tasks = TaskGains(shrinkage=surface.task_shrinkage)
     return Effects(surface, tasks.added(zip(space.tasks, left.tolist(), strict=True)))
@@ -211,12 +211,12 @@ def _effects(
 
 def _centres(evidence: Evidence, scale: Scale, traffic: Array | None, rng: np.random.Generator) -> Array:
     """Clusters for prompts without a task; of no use when every pair has one."""
-    rows = np.hstack([scale.shape(evidence.values), unit(evidence.topics)])
+    rows = np.hstack([scale.shape(evidence.values), evidence.topics])
     if all(evidence.tasks):
         return np.zeros((0, rows.shape[1]))
     if traffic is not None and len(traffic):
         size = evidence.values.shape[1]
-        more = np.hstack([scale.shape(traffic[:, :size]), unit(traffic[:, size:])])
+        more = np.hstack([scale.shape(traffic[:, :size]), traffic[:, size:]])
         rows = np.vstack([rows, more])
     return k_means(rows, CLUSTERS, rng)
 
@@ -224,7 +224,7 @@ def _centres(evidence: Evidence, scale: Scale, traffic: Array | None, rng: np.ra
 def _report(
     evidence: Evidence, gains: Array, flash_ok: Array, folds: Numbers, rng: np.random.Generator
 ) -> AdaptationReport:
-    found = compare(evidence.raw, gains, evidence.gain, evidence.prompts, folds=folds, rng=rng)
+    found = compare(evidence.starts[:, 0], gains, evidence.gain, evidence.prompts, folds=folds, rng=rng)
     platt = calibrate(evidence, flash_ok)
     return AdaptationReport(
         pairs=len(gains),

@@ -8,13 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from classifier.calibration import Platt
 from classifier.features import FEATURE_NAMES
-from classifier.inputs import SHAPE_WIDTH, TOPIC_WIDTH, Array, Scale, nearest_centre, unit
+from classifier.inputs import SHAPE_WIDTH, TOPIC_WIDTH, Array, Scale, nearest_centre
 from classifier.scoring import rank_in
 from classifier.surface import CLUSTER, Space, Surface
 from classifier.task_gains import TaskGains
+
+Starts = tuple[float, float]
+Floats = npt.NDArray[np.float32]
 
 NO_TASK = "none"
 """A task that no pair has: it gets the mean over all tasks, and no cluster."""
@@ -74,31 +78,31 @@ class View:
 
     Attributes:
         scale: Of the features.
-        prior_mean: Of the prior's raw score over the pairs.
-        prior_deviation: Likewise.
+        starts_mean: (STARTS,) of what the prior says of the pairs.
+        starts_deviation: Likewise.
         centres: (C, F + D) of the clusters that stand in for a missing task; none when C is 0.
     """
 
     scale: Scale
-    prior_mean: float
-    prior_deviation: float
+    starts_mean: Array
+    starts_deviation: Array
     centres: Array
 
-    def space(self, values: Array, topics: Array, raw: Array, tasks: Sequence[str]) -> Space:
+    def space(self, values: Array, topics: Array, starts: Array, tasks: Sequence[str]) -> Space:
         """Prompts as the surfaces see them, those without a task in their cluster.
 
         Args:
             values: (N, features).
-            topics: (N, D) as projected.
-            raw: (N,) raw scores of the prior.
+            topics: (N, D), each of length 1.
+            starts: (N, STARTS) what the prior says.
             tasks: N names.
         """
-        shape, topic = self.scale.shape(values), unit(topics)
+        shape = self.scale.shape(values)
         names = list(tasks)
         if len(self.centres):
-            clusters = nearest_centre(np.hstack([shape, topic]), self.centres).tolist()
+            clusters = nearest_centre(np.hstack([shape, topics]), self.centres).tolist()
             names = [name or f"{CLUSTER}{cluster}" for name, cluster in zip(names, clusters, strict=True)]
-        return Space((raw - self.prior_mean) / self.prior_deviation, shape, topic, names)
+        return Space((starts - self.starts_mean) / self.starts_deviation, shape, topics, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,27 +149,22 @@ class Adapted:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_serving", _serving(self.model))
 
-    @property
-    def topics(self) -> int:
-        """How many numbers a projection must have; 0 when none is used."""
-        return int(self.model.landmarks.topic.shape[1])
-
     def estimate(
-        self, values: Sequence[float], topic: Sequence[float], raw: float, task: str
+        self, values: Sequence[float], topic: Array, starts: Starts, task: str
     ) -> tuple[float, float | None]:
         """Score one request.
 
         Args:
             values: Its features.
-            topic: Its projection, of `topics` numbers; any when that is 0.
-            raw: Raw score of the prior.
+            topic: What it is about, of length 1.
+            starts: What the prior says of it.
             task: Its task, or "".
 
         Returns:
             The score in (0, 1), a rank among the pairs by expected gain; and p_flash_ok.
         """
         model = self.model
-        gain, flash_ok, task = self._serving.of(values, topic, raw, task)
+        gain, flash_ok, task = self._serving.of(values, topic, starts, task)
         score = rank_in(self.quantiles, gain + model.gain.tasks.gain(task))
         if self.platt is None:
             return score, None
@@ -174,8 +173,8 @@ class Adapted:
     def contributions(
         self,
         values: Sequence[float],
-        topic: Sequence[float],
-        raw_of: Callable[[Sequence[float]], float],
+        topic: Array,
+        starts_of: Callable[[Sequence[float]], Starts],
         task: str,
         centre: Sequence[float],
     ) -> Mapping[str, float]:
@@ -183,91 +182,95 @@ class Adapted:
 
         Args:
             values: Its features; each in turn is replaced by its median, `centre`.
-            topic: Its projection; replaced by none.
-            raw_of: Raw score of the prior; replaced by the mean over the pairs.
+            topic: What it is about; replaced by nothing.
+            starts_of: What the prior says of features; replaced by the mean over the pairs.
             task: Its task; replaced by none.
             centre: Median of each feature over the reference.
         """
-        raw = raw_of(values)
-        score = self.estimate(values, topic, raw, task)[0]
+        starts = starts_of(values)
+        score = self.estimate(values, topic, starts, task)[0]
         moved: dict[str, float] = {}
         for at, name in enumerate(FEATURE_NAMES):
             other = list(values)
             other[at] = centre[at]
-            moved[name] = score - self.estimate(other, topic, raw_of(other), task)[0]
-        none = [0.0] * len(topic)
-        moved["prior"] = score - self.estimate(values, topic, self.model.view.prior_mean, task)[0]
-        moved["topic"] = score - self.estimate(values, none, raw, task)[0]
-        moved["task"] = score - self.estimate(values, topic, raw, NO_TASK)[0]
+            moved[name] = score - self.estimate(other, topic, starts_of(other), task)[0]
+        raw, failure = self.model.view.starts_mean.tolist()
+        moved["prior"] = score - self.estimate(values, topic, (raw, failure), task)[0]
+        moved["topic"] = score - self.estimate(values, np.zeros(len(topic)), starts, task)[0]
+        moved["task"] = score - self.estimate(values, topic, starts, NO_TASK)[0]
         return moved
 
 
 @dataclass(frozen=True, slots=True)
 class _Serving:
-    """The arrays of a PairModel, arranged so that a request needs few steps."""
+    """The arrays of a PairModel in single precision, arranged so that a request needs few steps."""
 
-    mean: Array
-    factor: Array
-    bound: float
-    shapes: Array
-    shape_offsets: Array
-    topics: Array
-    weights: Array
-    level: Array
-    slope: Array
-    prior_mean: float
-    prior_deviation: float
-    centres: Array
-    centre_offsets: Array
+    mean: Floats
+    factor: Floats
+    bound: np.float32
+    shapes: Floats
+    shape_offsets: Floats
+    topics: Floats
+    weights: Floats
+    level: Sequence[float]
+    slopes: Sequence[Sequence[float]]
+    centres: Floats
+    centre_offsets: Floats
 
     def of(
-        self, values: Sequence[float], topic: Sequence[float], raw: float, task: str
+        self, values: Sequence[float], topic: Array, starts: Starts, task: str
     ) -> tuple[float, float, str]:
         """Expected gain and flash_ok before the effect of the task, and the task."""
-        shape = np.array(values)
-        shape -= self.mean
+        shape = np.array(values, dtype=np.float32)
         shape *= self.factor
+        shape -= self.mean
         np.maximum(shape, -self.bound, out=shape)
         np.minimum(shape, self.bound, out=shape)
-        likeness = self.shapes @ shape
-        likeness += self.shape_offsets
-        likeness -= SHAPE_WIDTH * float(shape @ shape)
-        joined = shape
-        if len(self.topics):
-            words = np.array(topic, dtype=np.float64)
-            length = float(words @ words) ** 0.5
-            words *= 1.0 / max(length, 1e-12)
-            likeness = np.concatenate((likeness, self.topics @ words - 2.0 * TOPIC_WIDTH))
-            joined = np.concatenate((shape, words))
+        words = topic.astype(np.float32)
+        size = len(self.shapes)
+        likeness = np.empty(2 * size, dtype=np.float32)
+        np.dot(self.shapes, shape, out=likeness[:size])
+        likeness[:size] += self.shape_offsets - SHAPE_WIDTH * shape.dot(shape)
+        np.dot(self.topics, words, out=likeness[size:])
         np.exp(likeness, out=likeness)
-        found = self.weights @ likeness
-        found += self.level
-        found += self.slope * ((raw - self.prior_mean) / self.prior_deviation)
+        gain, flash_ok = self.weights.dot(likeness).tolist()
         if not task and len(self.centres):
-            task = f"{CLUSTER}{int((self.centre_offsets - self.centres @ joined).argmin())}"
-        gain, flash_ok = found.tolist()
-        return gain, flash_ok, task
+            joined = np.concatenate((shape, words))
+            task = f"{CLUSTER}{int((self.centre_offsets - self.centres.dot(joined)).argmin())}"
+        raw, failure = starts
+        levels = [
+            level + by_raw * raw + by_failure * failure
+            for level, (by_raw, by_failure) in zip(self.level, self.slopes, strict=True)
+        ]
+        return levels[0] + gain, levels[1] + flash_ok, task
 
 
 def _serving(model: PairModel) -> _Serving:
     surfaces = (model.gain.surface, model.flash_ok.surface)
     view, marks = model.view, model.landmarks
-    has_topics = bool(marks.topic.shape[1])
+    slopes = [surface.slopes / view.starts_deviation for surface in surfaces]
     return _Serving(
-        mean=view.scale.mean,
-        factor=view.scale.factor,
-        bound=view.scale.bound,
-        shapes=np.ascontiguousarray(2.0 * SHAPE_WIDTH * marks.shape),
-        shape_offsets=-SHAPE_WIDTH * (marks.shape**2).sum(axis=1),
-        topics=2.0 * TOPIC_WIDTH * marks.topic if has_topics else np.zeros((0, 0)),
-        weights=np.vstack([
-            np.concatenate([each.shape_weights, each.topic_weights]) if has_topics else each.shape_weights
-            for each in surfaces
-        ]),
-        level=np.array([each.mean for each in surfaces]),
-        slope=np.array([each.slope for each in surfaces]),
-        prior_mean=view.prior_mean,
-        prior_deviation=view.prior_deviation,
-        centres=view.centres,
-        centre_offsets=0.5 * (view.centres**2).sum(axis=1),
+        mean=_single(view.scale.mean * view.scale.factor),
+        factor=_single(view.scale.factor),
+        bound=np.float32(view.scale.bound),
+        shapes=_single(2.0 * SHAPE_WIDTH * marks.shape),
+        shape_offsets=_single(-SHAPE_WIDTH * (marks.shape**2).sum(axis=1)),
+        topics=_single(2.0 * TOPIC_WIDTH * marks.topic),
+        weights=_single(
+            np.vstack([
+                np.concatenate([each.shape_weights, each.topic_weights * np.exp(-2.0 * TOPIC_WIDTH)])
+                for each in surfaces
+            ])
+        ),
+        level=[
+            surface.mean - float(slope @ view.starts_mean)
+            for surface, slope in zip(surfaces, slopes, strict=True)
+        ],
+        slopes=[slope.tolist() for slope in slopes],
+        centres=_single(view.centres),
+        centre_offsets=_single(0.5 * (view.centres**2).sum(axis=1)),
     )  # fmt: skip
+
+
+def _single(values: Array) -> Floats:
+    return np.ascontiguousarray(values, dtype=np.float32)

@@ -16,6 +16,7 @@ from classifier.adapted import AdaptationReport, Adapted, Effects, PairModel, Vi
 from classifier.calibration import Platt
 from classifier.errors import ModelFileInvalid
 from classifier.inputs import Array, Scale
+from classifier.prior_view import STARTS
 from classifier.surface import Space, Surface
 from classifier.task_gains import Tally, TaskGains
 from classifier.versions import ADAPTED_CARD as CARD_NAME
@@ -31,7 +32,7 @@ class SurfaceCard(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of one outcome that are no arrays; a tally is [pairs, sum]."""
 
     mean: float
-    slope: float
+    slopes: tuple[float, float]
     task_shrinkage: float
     everything: tuple[float, float]
     tasks: dict[str, tuple[float, float]]
@@ -47,8 +48,6 @@ class AdaptedCard(msgspec.Struct, frozen=True, kw_only=True):
         sha256: Hash of the safetensors file.
         created: When, as given by the caller (ISO 8601); "" when it was not.
         report: What adapting changed.
-        prior_mean: Of the prior's raw score over the pairs.
-        prior_deviation: Likewise.
         platt: Slope and intercept of p_flash_ok; null while the pairs are too few.
         gain: Of standard score - flash score.
         flash_ok: Of whether Flash's answer was good enough.
@@ -60,8 +59,6 @@ class AdaptedCard(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     created: str
     report: AdaptationReport
-    prior_mean: float
-    prior_deviation: float
     platt: tuple[float, float] | None
     gain: SurfaceCard
     flash_ok: SurfaceCard
@@ -77,7 +74,7 @@ def save_adapted(folder: Path, adapted: Adapted, *, prior: str, created: str = "
 
     content = serialise(dict(_arrays(adapted)))
     digest = hashlib.sha256(content).hexdigest()
-    view, model = adapted.model.view, adapted.model
+    model = adapted.model
     card = AdaptedCard(
         format=FORMAT,
         version=f"{prior}+adapted-{FORMAT}-{digest[:8]}",
@@ -85,8 +82,6 @@ def save_adapted(folder: Path, adapted: Adapted, *, prior: str, created: str = "
         sha256=digest,
         created=created,
         report=adapted.report,
-        prior_mean=view.prior_mean,
-        prior_deviation=view.prior_deviation,
         platt=None if adapted.platt is None else (adapted.platt.slope, adapted.platt.intercept),
         gain=_surface_card(model.gain),
         flash_ok=_surface_card(model.flash_ok),
@@ -147,6 +142,8 @@ def _arrays(adapted: Adapted) -> Mapping[str, Array]:
     return {
         "scale_mean": model.view.scale.mean,
         "scale_factor": model.view.scale.factor,
+        "starts_mean": model.view.starts_mean,
+        "starts_deviation": model.view.starts_deviation,
         "centres": model.view.centres,
         "landmark_shapes": model.landmarks.shape,
         "landmark_topics": model.landmarks.topic,
@@ -165,11 +162,11 @@ def _adapted(arrays: Mapping[str, Array], card: AdaptedCard) -> Adapted:
     model = PairModel(
         view=View(
             scale=Scale(arrays["scale_mean"], arrays["scale_factor"]),
-            prior_mean=card.prior_mean,
-            prior_deviation=card.prior_deviation,
+            starts_mean=arrays["starts_mean"],
+            starts_deviation=arrays["starts_deviation"],
             centres=arrays["centres"],
         ),
-        landmarks=Space(np.zeros(size), shapes, topics, [""] * len(shapes)),
+        landmarks=Space(np.zeros((size, STARTS)), shapes, topics, [""] * len(shapes)),
         gain=_effects(arrays, card.gain, "gain"),
         flash_ok=_effects(arrays, card.flash_ok, "flash_ok"),
     )
@@ -183,6 +180,8 @@ def _check(arrays: Mapping[str, Array], size: int, features: int) -> None:
         "scale_mean": (features,),
         "scale_factor": (features,),
         "landmark_topics": (size, topics),
+        "starts_mean": (STARTS,),
+        "starts_deviation": (STARTS,),
         **{f"{name}_{part}_weights": (size,) for name in _SURFACES for part in ("shape", "topic")},
     }
     for name, shape in shapes.items():
@@ -198,7 +197,7 @@ def _surface_card(effects: Effects) -> SurfaceCard:
     surface, tasks = effects.surface, effects.tasks
     return SurfaceCard(
         mean=surface.mean,
-        slope=surface.slope,
+        slopes=(float(surface.slopes[0]), float(surface.slopes[1])),
         task_shrinkage=surface.task_shrinkage,
         everything=(tasks.everything.pairs, tasks.everything.total),
         tasks={name: (tally.pairs, tally.total) for name, tally in sorted(tasks.tasks.items())},
@@ -208,7 +207,7 @@ def _surface_card(effects: Effects) -> SurfaceCard:
 def _effects(arrays: Mapping[str, Array], card: SurfaceCard, name: str) -> Effects:
     surface = Surface(
         mean=card.mean,
-        slope=card.slope,
+        slopes=np.array(card.slopes),
         shape_weights=arrays[f"{name}_shape_weights"],
         topic_weights=arrays[f"{name}_topic_weights"],
         task_shrinkage=card.task_shrinkage,

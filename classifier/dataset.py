@@ -26,6 +26,8 @@ CLOSED_LICENCE = re.compile(r"\bby-nc|non-?commercial|research only|©", re.IGNO
 CLOSED_FOLDERS = frozenset({"dev", "test"})
 """Folders that hold evaluation data only."""
 
+_SHORT_STEM = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -115,6 +117,16 @@ def iterate_sources(files: Sequence[Path]) -> Iterator[Source]:
             yield source
     if not any_pairs:
         raise DatasetInvalid(f"no file in {files[0].parent} has model pairs (columns {', '.join(COLUMNS)})")
+
+
+def stem_key(stem: str, text: str) -> str:
+    """What near-duplicates share: the letters and digits of the stem, whatever its case and punctuation.
+
+    The same stem with other options is the same prompt; stems as short as "Which is true?" are told apart by
+    the whole text.
+    """
+    key = "".join(filter(str.isalnum, stem.casefold()))
+    return key if len(key) >= _SHORT_STEM else "".join(filter(str.isalnum, text.casefold()))
 
 
 def assert_shippable(sources: Sequence[Source], folder: Path) -> None:

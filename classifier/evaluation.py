@@ -6,15 +6,34 @@ a router that does not beat length has learned little.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from classifier.dataset import Source
 from classifier.errors import DatasetInvalid
-from classifier.figures import MIN_GAP, Figures, PairRows, average, figures_of, real_pairs, yardsticks
+from classifier.figures import (
+    MIN_GAP,
+    Figures,
+    PairRows,
+    average,
+    failure_auc,
+    figures_of,
+    mean_known,
+    real_pairs,
+    yardsticks,
+)
 from classifier.metrics import Array
-from classifier.training import OwnPrompts, SourceMatrix, featurise, fit_ranker, own_prompts, raw_scores
+from classifier.training import (
+    OwnPrompts,
+    SourceMatrix,
+    distinct,
+    featurise,
+    fit,
+    own_prompts,
+    probabilities,
+    raw_scores,
+)
 
 Progress = Callable[[str], None]
 
@@ -29,6 +48,8 @@ class SourceReport:
         score: The classifier, trained without this source.
         length: Characters of the prompt.
         random: A random order.
+        failure_auc: How well the weak-failure head alone, which is no part of the score, finds the prompts
+            that the weak model fails; None when undefined.
     """
 
     rows: int
@@ -36,6 +57,7 @@ class SourceReport:
     score: Figures
     length: Figures
     random: Figures
+    failure_auc: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +111,12 @@ def evaluate_matrices(
         pairs = real_pairs(prompt.outcomes for prompt in source.prompts)
         if not pairs:
             continue
-        ranker = fit_ranker([matrix for other, matrix in enumerate(matrices) if other != at], own)
-        reports[source.name] = _report(source, pairs, raw_scores(ranker, matrices[at].values))
+        others = [matrix for other, matrix in enumerate(matrices) if other != at]
+        fitted = fit(distinct(others, unlike=matrices[at].keys), own)
+        values = matrices[at].prompts.filled(fitted.lsa).values
+        report = _report(source, pairs, raw_scores(fitted.ranker, values))
+        failure = failure_auc(pairs, probabilities(fitted.ranker.failure, values))
+        reports[source.name] = replace(report, failure_auc=failure)
     if not reports:
         raise DatasetInvalid(f"no source has a real pair of models with a gap of at least {MIN_GAP}")
     return Report(sources=reports, macro=_macro(list(reports.values())))
@@ -98,11 +124,13 @@ def evaluate_matrices(
 
 def _report(source: Source, pairs: Sequence[PairRows], scores: Array) -> SourceReport:
     lengths = np.array([len(prompt.text) for prompt in source.prompts], dtype=np.float64)
+    marks = yardsticks(lengths)
     return SourceReport(
         rows=sum(len(pair.rows) for pair in pairs),
         pairs=len(pairs),
         score=figures_of(pairs, scores),
-        **{name: figures_of(pairs, values) for name, values in yardsticks(lengths).items()},
+        length=figures_of(pairs, marks["length"]),
+        random=figures_of(pairs, marks["random"]),
     )
 
 
@@ -113,6 +141,7 @@ def _macro(reports: Sequence[SourceReport]) -> SourceReport:
         score=average([report.score for report in reports]),
         length=average([report.length for report in reports]),
         random=average([report.random for report in reports]),
+        failure_auc=mean_known([report.failure_auc for report in reports]),
     )
 
 
@@ -123,4 +152,5 @@ def _plain(report: SourceReport) -> dict[str, object]:
         "pairs": report.pairs,
         "length": report.length.as_json(),
         "random": report.random.as_json(),
+        "failure_head_auc": None if report.failure_auc is None else round(report.failure_auc, 4),
     }

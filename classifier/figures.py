@@ -93,8 +93,13 @@ def figures_of(pairs: Sequence[PairRows], scores: Array) -> Figures:
         cpt50=float(np.mean([curve.cpt50 for curve in curves])),
         cpt80=float(np.mean([curve.cpt80 for curve in curves])),
         auc=mean_known([auc(scores[pair.rows], pair.strong > pair.weak) for pair in pairs]),
-        weak_failure_auc=mean_known([auc(scores[pair.rows], pair.weak < 0.5) for pair in pairs]),
+        weak_failure_auc=failure_auc(pairs, scores),
     )
+
+
+def failure_auc(pairs: Sequence[PairRows], scores: Array) -> float | None:
+    """How well `scores` find prompts that the weak model fails, mean over pairs; None when undefined."""
+    return mean_known([auc(scores[pair.rows], pair.weak < 0.5) for pair in pairs])
 
 
 def average(figures: Sequence[Figures]) -> Figures:

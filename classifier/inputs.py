@@ -2,20 +2,15 @@
 
 * shape: the features of `classifier.features`, standardised over the pairs, bounded, and scaled so that a
   typical one has a length of 1.
-* topic: 64 numbers of latent semantics (a projection of hashed words), scaled to a length of 1; left out when
-  no projection is at hand.
+* topic: the direction of its 64 numbers of latent semantics (`classifier.prior_view`).
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
-
-Project = Callable[[str], Sequence[float]]
-"""Text -> its latent semantics, the same number of floats for every text."""
 
 BOUND = 4.0
 """Deviations beyond which a feature counts no further."""

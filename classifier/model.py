@@ -1,15 +1,15 @@
 """The classifier as the gateway uses it: load once, estimate per request."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from classifier import weights_file
 from classifier.domains import domain_of
-from classifier.errors import ModelFileInvalid
 from classifier.features import FEATURE_NAMES, values_of
-from classifier.reading import Reading, read_task
+from classifier.lsa import Lsa
+from classifier.reading import read_task
 from classifier.scoring import Prior, reference_cut
 from classifier.types import ComplexityEstimate, Conversation
 from classifier.versions import current_folder, is_adapted, is_versions_folder
@@ -17,8 +17,7 @@ from classifier.weights_file import ModelCard
 
 if TYPE_CHECKING:  # imports numpy, which the prior alone does without
     from classifier.adapted import Adapted
-
-Project = Callable[[str], Sequence[float]]
+    from classifier.prior_view import PriorView
 
 SHIPPED = Path(__file__).with_name("weights")
 
@@ -29,14 +28,13 @@ class Classifier:
     Immutable; safe to share between threads.
     """
 
-    __slots__ = ("adapted", "card", "prior", "project", "version")
+    __slots__ = ("_view", "adapted", "card", "prior", "version")
 
     def __init__(
         self,
         prior: Prior,
         card: ModelCard,
         *,
-        project: Project | None = None,
         adapted: "Adapted | None" = None,
         version: str = "",
     ) -> None:
@@ -44,7 +42,7 @@ class Classifier:
         self.card = card
         self.adapted = adapted
         self.version = version or card.version
-        self.project = project
+        self._view = None if adapted is None else _view_of(prior)
 
     @classmethod
     def load(cls, path: Path | None = None) -> "Classifier":
@@ -70,18 +68,8 @@ class Classifier:
         return shipped.with_adapted(adapted, card.version)
 
     def with_adapted(self, adapted: "Adapted", version: str) -> "Classifier":
-        """The same prior, adapted to pairs.
-
-        Raises:
-            ModelFileInvalid: The pairs were projected in another way than requests would be.
-        """
-        topics, projected = adapted.topics, 0 if self.project is None else len(self.project(""))
-        if topics not in {0, projected}:
-            raise ModelFileInvalid(
-                f"{version} was made with a projection to {topics} numbers, and this model's has {projected}; "
-                "make it again with `flashlane classifier adapt`"
-            )
-        return Classifier(self.prior, self.card, project=self.project, adapted=adapted, version=version)
+        """The same prior, adapted to pairs."""
+        return Classifier(self.prior, self.card, adapted=adapted, version=version)
 
     def estimate(self, conversation: Conversation) -> ComplexityEstimate:
         """Estimate a request.
@@ -91,16 +79,18 @@ class Classifier:
         reading = read_task(conversation.turns)
         values = values_of(
             reading,
+            self.prior.lsa.look_up(reading),
             tool_count=conversation.tool_count,
             attachments=conversation.attachments,
             depth=conversation.depth,
         )
         task = _task_of(conversation)
-        if self.adapted is None:
+        if self.adapted is None or self._view is None:
             score, p_flash_ok = self.prior.score(values), None
         else:
-            raw = self.prior.ranker.raw(values)
-            score, p_flash_ok = self.adapted.estimate(values, self.topic(reading), raw, task)
+            score, p_flash_ok = self.adapted.estimate(
+                values, self._view.topic(reading), self._view.starts(values), task
+            )
         return ComplexityEstimate(
             score=score,
             p_flash_ok=p_flash_ok,
@@ -109,6 +99,18 @@ class Classifier:
             model_version=self.version,
             features=dict(zip(FEATURE_NAMES, values, strict=True)),
         )
+
+    @property
+    def lsa(self) -> Lsa:
+        """The table of terms, for those who fit models of their own on it."""
+        return self.prior.lsa
+
+    def weak_failure(self, features: Mapping[str, float]) -> float:
+        """P(weak model fails) for the features of an estimate, in (0, 1).
+
+        Not a part of the score and not calibrated: a place to start from when learning your own models.
+        """
+        return self.prior.ranker.failure.probability([features[name] for name in self.card.features])
 
     def reference_cut(self, share: float) -> float:
         """The score above which `share` of the reference traffic lies.
@@ -119,10 +121,6 @@ class Classifier:
             ValueError: `share` is not in [0, 1].
         """
         return reference_cut(share)
-
-    def topic(self, reading: Reading) -> Sequence[float]:
-        """The latent semantics of what was read; nothing without a projection."""
-        return () if self.project is None else self.project(reading.stem)
 
     def contributions(
         self, features: Mapping[str, float], conversation: Conversation | None = None
@@ -137,12 +135,18 @@ class Classifier:
             conversation: What was estimated; an adapted model needs it.
         """
         values: Sequence[float] = [features[name] for name in self.card.features]
-        if self.adapted is None or conversation is None:
+        if self.adapted is None or self._view is None or conversation is None:
             return self.prior.contributions(values)
-        topic = self.topic(read_task(conversation.turns))
+        topic = self._view.topic(read_task(conversation.turns))
         return self.adapted.contributions(
-            values, topic, self.prior.ranker.raw, _task_of(conversation), self.prior.centre
+            values, topic, self._view.starts, _task_of(conversation), self.prior.centre
         )
+
+
+def _view_of(prior: Prior) -> "PriorView":
+    from classifier.prior_view import PriorView  # numpy: the prior alone starts without
+
+    return PriorView(prior)
 
 
 def _task_of(conversation: Conversation) -> str:

@@ -57,7 +57,7 @@ def _card(sources: Sequence[Source], own: OwnPrompts, figures: dict[str, object]
             {
                 "name": OWN_PROMPTS,
                 "licences": ["Apache-2.0"],
-                "prompts": len(own.everyday) + len(own.demanding),
+                "prompts": len(own.everyday.values) + len(own.demanding.values),
             }
         ],
         "reference": REFERENCE_SHARES,

@@ -7,18 +7,18 @@ family-wise error, give a cut whose loss is at most the bound with the stated co
 * Loss of a cut: mean of (standard score - flash score) over the prompts that it leaves to Flash, counting 0
   for the others. One prompt's loss lies in [-1, 1]; a prompt that Flash answers better counts for it.
 * Evidence: a gambler's wealth (Waudby-Smith and Ramdas 2024, arXiv:2010.09686). One pair after the other, in
-  random order, it grows by 1 + bet x (bound - loss), where the bet depends on earlier pairs only. A loss is at
-  most 1 and a bet below 1 / (1 - bound), so wealth stays positive. Under the hypothesis bound - loss has a mean
-  of at most 0, so wealth is a supermartingale that starts at 1, and by Ville's inequality it ever reaches
-  1 / (1 - confidence) with a probability of at most 1 - confidence. Any bets are valid; those taken are the
-  best for a normal loss of the variance seen so far.
+  random order, it grows by 1 + bet x (bound - loss), where the bet depends on earlier pairs only. A loss is
+  at most 1 and a bet below 1 / (1 - bound), so wealth stays positive. Under the hypothesis bound - loss has a
+  mean of at most 0, so wealth is a supermartingale that starts at 1, and by Ville's inequality it ever
+  reaches 1 / (1 - confidence) with a probability of at most 1 - confidence. Any bets are valid; those taken
+  are the best for a normal loss of the variance seen so far.
 * Procedure: cuts in an order fixed beforehand, from the one that leaves least to Flash; the first that is not
   rejected ends the walk. Only if the first true hypothesis is rejected is a promise broken, so the
   family-wise error is at most 1 - confidence (Learn-then-Test, Proposition 2, with one starting point).
 
 The promise holds for prompts drawn like the pairs, and for scores that did not learn from these pairs. Even
-without any loss wealth grows by less than 1 / (1 - bound) a pair: fewer than log(1 / (1 - confidence)) / bound
-pairs (150 for 2% at 95%) never suffice.
+without any loss wealth grows by less than 1 / (1 - bound) a pair: fewer pairs than
+log(1 / (1 - confidence)) / bound (150 for 2% at 95%) never suffice.
 """
 
 from dataclasses import dataclass

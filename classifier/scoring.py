@@ -1,4 +1,4 @@
-"""From features to a score: three linear heads, their combination, and its quantile in the reference.
+"""From features to a score: linear heads, their combination, and its quantile in the reference.
 
 Plain Python on purpose: a request needs about a hundred multiplications, less than numpy's overhead.
 """
@@ -9,11 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from classifier.features import FEATURE_NAMES
+from classifier.lsa import Lsa
 
 LENGTH_WEIGHT = 1.0
 """Worth of one standard deviation of log length, against one of the expected gain."""
 
-DEMANDING_WEIGHT = 6.0
+TOPICS_WEIGHT = 0.4
+"""Worth of one standard deviation of the gain that the topics speak for."""
+
+DEMANDING_WEIGHT = 3.0
 """Worth of a text that reads like demanding work for certain, against one that reads like everyday chat."""
 
 UNKNOWN_SCRIPT_WEIGHT = 5.0
@@ -27,6 +31,7 @@ _EDGE = 0.005  # the share of the scale that is kept for what lies outside the r
 
 _WORDS = FEATURE_NAMES.index("words")
 _CHARS = FEATURE_NAMES.index("chars")
+_TOPICS = FEATURE_NAMES.index("topics")
 _OTHER_SCRIPT = FEATURE_NAMES.index("other_script")
 
 
@@ -81,9 +86,10 @@ class Ranker:
     """Everything that orders prompts by the gain expected from the standard model.
 
     Attributes:
-        weak_fails: P(weak model fails).
+        weak_fails: P(weak model fails), as far as it tells where the strong model helps.
         strong_succeeds: P(strong model succeeds).
         demanding: P(demanding work rather than everyday chat).
+        failure: P(weak model fails) for its own sake; no part of the score.
         gain: Scale of P(weak fails) x P(strong succeeds) over the labelled prompts.
         length: Scale of the log length over the labelled prompts.
     """
@@ -91,6 +97,7 @@ class Ranker:
     weak_fails: Head
     strong_succeeds: Head
     demanding: Head
+    failure: Head
     gain: Standard
     length: Standard
     _logits: Callable[..., Sequence[float]] = field(init=False, repr=False, compare=False)
@@ -107,6 +114,7 @@ class Ranker:
         return (
             self.gain.of(gain)
             + LENGTH_WEIGHT * self.length.of(values[_CHARS])
+            + TOPICS_WEIGHT * values[_TOPICS]
             + DEMANDING_WEIGHT * _sigmoid(demanding)
             + UNKNOWN_SCRIPT_WEIGHT * unknown
         )
@@ -120,11 +128,13 @@ class Prior:
         ranker: Orders prompts.
         quantiles: Raw scores at evenly spaced shares of the reference traffic, strictly increasing.
         centre: Median of each feature over the reference; what `contributions` compares with.
+        lsa: The table behind the features `rarity` and `topics`.
     """
 
     ranker: Ranker
     quantiles: tuple[float, ...]
     centre: tuple[float, ...]
+    lsa: Lsa
 
     def score(self, values: Sequence[float]) -> float:
         """The share of the reference traffic that `values` outranks, in (0, 1); ordered at the ends too."""

@@ -1,9 +1,10 @@
 """Fitting what pairs say: a Gaussian process over prompts, with an effect for each task.
 
-outcome = mean + slope x prior score + f(shape) + g(topic) + task effect + noise. The prior score is an offset
-with a slope that was learned on other sources; f and g are smooth functions (kernels of `classifier.inputs`);
-the strengths of f, g and the task effects are variance components (`classifier.variance`). With few pairs all
-of them shrink to nothing and the prior is left, so no weight between prior and pairs has to be chosen.
+outcome = mean + slopes x starts + f(shape) + g(topic) + task effect + noise. The starts are what the prior
+says, with slopes that were learned on other sources; f and g are smooth functions (kernels of
+`classifier.inputs`); the strengths of f, g and the task effects are variance components
+(`classifier.variance`). With few pairs all of them shrink to nothing and the prior is left, so no weight
+between prior and pairs has to be chosen.
 
 The functions are kept as weights on at most LANDMARKS prompts (subset of regressors, Quinonero-Candela and
 Rasmussen 2005): exact up to that many pairs, and as quick to serve with any number.
@@ -31,6 +32,8 @@ TASK_BELIEF = LogRatio(-2.0, 1.2)
 CLUSTER_BELIEF = LogRatio(-4.0, 1.2)
 """Before any outcome: what they came out at on average over the training sources."""
 
+Slopes = tuple[float, float]
+
 NO_TASKS = 1e9
 """The shrinkage where there are no tasks to tell apart."""
 
@@ -42,13 +45,13 @@ class Space:
     """Prompts as the functions see them.
 
     Attributes:
-        prior: (N,) standardised prior score.
+        starts: (N, STARTS) what the prior says, standardised.
         shape: (N, F).
-        topic: (N, D); D may be 0.
+        topic: (N, D).
         tasks: N names; "" for none.
     """
 
-    prior: Array
+    starts: Array
     shape: Array
     topic: Array
     tasks: Sequence[str]
@@ -57,7 +60,7 @@ class Space:
         """The prompts at these places."""
         places: list[int] = rows.tolist()
         return Space(
-            self.prior[rows], self.shape[rows], self.topic[rows], [self.tasks[row] for row in places]
+            self.starts[rows], self.shape[rows], self.topic[rows], [self.tasks[row] for row in places]
         )
 
 
@@ -67,52 +70,53 @@ class Surface:
 
     Attributes:
         mean: Level of the outcome.
-        slope: Of the standardised prior score.
+        slopes: (STARTS,) of the starts.
         shape_weights: (M,) of the shape kernel to each landmark.
         topic_weights: (M,) of the topic kernel.
         task_shrinkage: Variance of the noise over that of the task effects, in pairs.
     """
 
     mean: float
-    slope: float
+    slopes: Array
     shape_weights: Array
     topic_weights: Array
     task_shrinkage: float
 
     def of(self, space: Space, landmarks: Space) -> Array:
         """(N,) the outcome expected, before the effect of the task."""
-        found = self.mean + self.slope * space.prior
+        found = self.mean + space.starts @ self.slopes
         found = found + shape_kernel(space.shape, landmarks.shape) @ self.shape_weights
-        if landmarks.topic.shape[1]:
-            found = found + topic_kernel(space.topic, landmarks.topic) @ self.topic_weights
-        return found
+        return found + topic_kernel(space.topic, landmarks.topic) @ self.topic_weights
 
 
 def choose_landmarks(space: Space, rng: np.random.Generator) -> Space:
     """At most LANDMARKS prompts of `space`, drawn at random."""
-    rows = np.arange(len(space.prior), dtype=np.int64)
+    rows = np.arange(len(space.starts), dtype=np.int64)
     if len(rows) > LANDMARKS:
         rows = np.sort(rng.choice(rows, LANDMARKS, replace=False))
     return space.take(rows)
 
 
-def find_ratios(space: Space, outcome: Array, slope: float, rng: np.random.Generator) -> Mapping[str, float]:
+def find_ratios(
+    space: Space, outcome: Array, slopes: Slopes, rng: np.random.Generator
+) -> Mapping[str, float]:
     """The log variance ratio of each part, for an outcome of any scale.
 
     Args:
         space: The N prompts.
         outcome: (N,).
-        slope: Of the prior score, in standard deviations of the outcome.
+        slopes: Of the starts, in standard deviations of the outcome.
         rng: Draws the pairs that are looked at when there are more than LARGEST_SEARCH.
     """
     rows = np.arange(len(outcome), dtype=np.int64)
     if len(rows) > LARGEST_SEARCH:
         rows = np.sort(rng.choice(rows, LARGEST_SEARCH, replace=False))
     some = space.take(rows)
-    y = outcome[rows] / _deviation(outcome) - slope * some.prior
-    parts = {"shape": (shape_kernel(some.shape, some.shape), SHAPE_BELIEF)}
-    if some.topic.shape[1]:
-        parts["topic"] = topic_kernel(some.topic, some.topic), TOPIC_BELIEF
+    y = outcome[rows] / _deviation(outcome) - some.starts @ np.array(slopes)
+    parts = {
+        "shape": (shape_kernel(some.shape, some.shape), SHAPE_BELIEF),
+        "topic": (topic_kernel(some.topic, some.topic), TOPIC_BELIEF),
+    }
     if len(set(some.tasks)) > 1:
         columns = _one_hot(some.tasks, sorted({task for task in some.tasks if task}))
         named = any(task and not task.startswith(CLUSTER) for task in some.tasks)
@@ -122,27 +126,32 @@ def find_ratios(space: Space, outcome: Array, slope: float, rng: np.random.Gener
 
 
 def fit_surface(
-    space: Space, outcome: Array, landmarks: Space, slope: float, ratios: Mapping[str, float]
+    space: Space, outcome: Array, landmarks: Space, slopes: Slopes, ratios: Mapping[str, float]
 ) -> Surface:
     """Fit one outcome, its task effects jointly, with the strengths of `find_ratios`."""
     scale = _deviation(outcome)
-    y = outcome / scale - slope * space.prior
+    y = outcome / scale - space.starts @ np.array(slopes)
     names = sorted({task for task in space.tasks if task}) if "task" in ratios else []
-    blocks = [np.ones((len(y), 1)), shape_kernel(space.shape, landmarks.shape)]
-    penalties = [np.zeros((1, 1)), _penalty(shape_kernel(landmarks.shape, landmarks.shape), ratios["shape"])]
-    if "topic" in ratios:
-        blocks.append(topic_kernel(space.topic, landmarks.topic))
-        penalties.append(_penalty(topic_kernel(landmarks.topic, landmarks.topic), ratios["topic"]))
+    blocks = [
+        np.ones((len(y), 1)),
+        shape_kernel(space.shape, landmarks.shape),
+        topic_kernel(space.topic, landmarks.topic),
+    ]
+    penalties = [
+        np.zeros((1, 1)),
+        _penalty(shape_kernel(landmarks.shape, landmarks.shape), ratios["shape"]),
+        _penalty(topic_kernel(landmarks.topic, landmarks.topic), ratios["topic"]),
+    ]
     if names:
         blocks.append(_one_hot(space.tasks, names))
         penalties.append(np.eye(len(names)) * np.exp(-ratios["task"]))
     weights = _solve(np.hstack(blocks), penalties, y) * scale
-    size = len(landmarks.prior)
+    size = len(landmarks.starts)
     return Surface(
         mean=float(weights[0]),
-        slope=slope * scale,
+        slopes=np.array(slopes) * scale,
         shape_weights=weights[1 : 1 + size],
-        topic_weights=weights[1 + size : 1 + 2 * size] if "topic" in ratios else np.zeros(size),
+        topic_weights=weights[1 + size : 1 + 2 * size],
         task_shrinkage=float(np.exp(-ratios["task"])) if names else NO_TASKS,
     )
 

@@ -49,7 +49,7 @@ def adapt(
         found = load_pairs(pairs, task_column)
         classifier = Classifier.load()
         report("adapting")
-        adapted = adapt_to(classifier.prior, found, classifier.project)
+        adapted = adapt_to(classifier.prior, found)
         created = datetime.now(UTC).isoformat(timespec="seconds")
         number = add_version(
             out,

@@ -128,7 +128,7 @@ def _adapt_curve(
         open_folders = [folder for folder in data if folder.resolve().name not in CLOSED_FOLDERS]
         training = [source for folder in open_folders for source in load_sources(folder)] if loso else []
         sources = _sources(data, task_column)
-        curves = adapt_curves(Classifier.load(model), sources, training, draws=draws, progress=report)
+        curves = adapt_curves(Classifier.load(model).prior, sources, training, draws=draws, progress=report)
         mean = macro(curves)
     if as_json:
         named = {**curves, "macro": mean}

@@ -13,15 +13,11 @@ from classifier.errors import AdaptationRefused, ModelFileInvalid
 from classifier.features import FEATURE_NAMES
 from classifier.model import Classifier
 from classifier.pairs import Pair
+from classifier.prior_view import PriorView
 from classifier.types import Conversation, Turn
 from classifier.versions import add_version, roll_back
 
 WORDS = ("apple", "river", "stone", "lamp", "green", "paper", "cloud", "music", "train", "window", "table")
-
-
-def project(text: str) -> list[float]:
-    """Counts of the letters a to h: a stand-in for latent semantics."""
-    return [float(text.count(letter)) for letter in "abcdefgh"]
 
 
 def pairs_of(count: int, seed: int = 0, *, informative: bool = True, tasks: bool = True) -> list[Pair]:
@@ -39,7 +35,7 @@ def pairs_of(count: int, seed: int = 0, *, informative: bool = True, tasks: bool
 
 @pytest.fixture(scope="module")
 def adapted(classifier: Classifier) -> Adapted:
-    return adapt(classifier.prior, pairs_of(600), project)
+    return adapt(classifier.prior, pairs_of(600))
 
 
 def test_held_out_pairs_are_ranked_better_and_the_report_says_so(adapted: Adapted):
@@ -52,13 +48,13 @@ def test_held_out_pairs_are_ranked_better_and_the_report_says_so(adapted: Adapte
 
 
 def test_prompts_without_a_task_are_ranked_by_what_they_look_like(classifier: Classifier):
-    report = adapt(classifier.prior, pairs_of(300, tasks=False), project).report
+    report = adapt(classifier.prior, pairs_of(300, tasks=False)).report
     assert report.tasks == 0
     assert report.after.value > report.before.value + 0.1
 
 
 def test_the_same_pairs_give_the_same_model(classifier: Classifier):
-    one, other = (adapt(classifier.prior, pairs_of(80), project) for _ in range(2))
+    one, other = (adapt(classifier.prior, pairs_of(80)) for _ in range(2))
     assert one.quantiles == other.quantiles
     assert one.report == other.report
 
@@ -66,10 +62,10 @@ def test_the_same_pairs_give_the_same_model(classifier: Classifier):
 def test_a_probability_is_stated_from_five_hundred_pairs_and_means_what_it_says(
     classifier: Classifier, adapted: Adapted
 ):
-    assert adapt(classifier.prior, pairs_of(400), project).platt is None
+    assert adapt(classifier.prior, pairs_of(400)).platt is None
     assert adapted.report.calibration_error is not None
-    fresh = observe(classifier.prior, pairs_of(2000, seed=9), project)
-    space = adapted.model.view.space(fresh.values, fresh.topics, fresh.raw, fresh.tasks)
+    fresh = observe(PriorView(classifier.prior), pairs_of(2000, seed=9))
+    space = adapted.model.view.space(fresh.values, fresh.topics, fresh.starts, fresh.tasks)
     assert adapted.platt is not None
     stated = adapted.platt.probabilities(adapted.model.expected(adapted.model.flash_ok, space))
     for task in ("contract", "translate"):
@@ -90,14 +86,14 @@ def test_pairs_that_say_nothing_are_refused_with_the_reason(
     classifier: Classifier, pairs: list[Pair], reason: str
 ):
     with pytest.raises(AdaptationRefused, match=reason):
-        adapt(classifier.prior, pairs, project)
+        adapt(classifier.prior, pairs)
 
 
 def test_outcomes_that_have_nothing_to_do_with_the_prompts_are_mostly_refused(classifier: Classifier):
     reasons: list[str] = []
     for seed in range(8):
         try:
-            adapt(classifier.prior, pairs_of(150, seed, informative=False), project)
+            adapt(classifier.prior, pairs_of(150, seed, informative=False))
         except AdaptationRefused as error:
             reasons.append(str(error))
     assert len(reasons) >= 5
@@ -107,56 +103,38 @@ def test_outcomes_that_have_nothing_to_do_with_the_prompts_are_mostly_refused(cl
 def test_one_request_is_served_what_the_arrays_say(classifier: Classifier, adapted: Adapted):
     pairs = pairs_of(40, seed=3)
     for task in ("contract", "", "never seen"):
-        evidence = observe(classifier.prior, [replace(pair, task=task) for pair in pairs], project)
+        evidence = observe(PriorView(classifier.prior), [replace(pair, task=task) for pair in pairs])
         gains, flash_ok = expected(adapted.model, evidence)
+        scores: list[float] = []
         for at in range(len(pairs)):
             score, p_flash_ok = adapted.estimate(
-                evidence.values[at].tolist(), evidence.topics[at].tolist(), float(evidence.raw[at]), task
+                evidence.values[at].tolist(), evidence.topics[at], tuple(evidence.starts[at].tolist()), task
             )
             assert adapted.platt is not None
             assert p_flash_ok == pytest.approx(adapted.platt.probability(float(flash_ok[at])), abs=1e-4)
             assert 0.0 < score < 1.0
-        scores = [
-            adapted.estimate(values, topic, raw, task)[0]
-            for values, topic, raw in zip(
-                evidence.values.tolist(), evidence.topics.tolist(), evidence.raw.tolist(), strict=True
-            )
-        ]
-        assert np.array_equal(np.argsort(scores), np.argsort(gains))
-
-
-def test_without_a_projection_the_shape_of_prompts_is_left(classifier: Classifier):
-    adapted = adapt(classifier.prior, pairs_of(200))
-    assert adapted.model.landmarks.topic.shape[1] == 0
-    assert 0.0 < adapted.estimate([0.0] * len(FEATURE_NAMES), (), 0.0, "contract")[0] < 1.0
+            scores.append(score)
+        assert np.corrcoef(np.argsort(np.argsort(scores)), np.argsort(np.argsort(gains)))[0, 1] > 0.999
 
 
 def test_more_pairs_than_landmarks_cost_no_more_to_serve(classifier: Classifier, adapted: Adapted):
-    assert len(adapted.model.landmarks.prior) == 256
-    evidence = observe(classifier.prior, pairs_of(90), project)
-    assert len(adapt_evidence(evidence).model.landmarks.prior) == 90
-
-
-@pytest.fixture(scope="module")
-def shipped_adapted(classifier: Classifier) -> Adapted:
-    """With the projection of the shipped weights, so that they can serve it."""
-    return adapt(classifier.prior, pairs_of(600), classifier.project)
+    assert len(adapted.model.landmarks.starts) == 256
+    evidence = observe(PriorView(classifier.prior), pairs_of(90))
+    assert len(adapt_evidence(evidence).model.landmarks.starts) == 90
 
 
 @pytest.fixture
-def version(classifier: Classifier, shipped_adapted: Adapted, tmp_path: Path) -> Path:
+def version(classifier: Classifier, adapted: Adapted, tmp_path: Path) -> Path:
     folder = tmp_path / "models"
-    add_version(folder, lambda place: save_adapted(place, shipped_adapted, prior=classifier.card.version))
+    add_version(folder, lambda place: save_adapted(place, adapted, prior=classifier.card.version))
     return folder
 
 
-def test_an_adapted_model_is_saved_and_served(
-    classifier: Classifier, shipped_adapted: Adapted, version: Path
-):
+def test_an_adapted_model_is_saved_and_served(classifier: Classifier, adapted: Adapted, version: Path):
     served = Classifier.load(version)
     loaded, _ = load_adapted(version / "0001", prior=classifier.card.version)
-    assert loaded.report == shipped_adapted.report
-    assert loaded.quantiles == shipped_adapted.quantiles
+    assert loaded.report == adapted.report
+    assert loaded.quantiles == adapted.quantiles
     contract, translation = (
         served.estimate(Conversation(turns=[Turn("user", f"{task} apple river")], task=task))
         for task in ("contract", "translate")
@@ -178,17 +156,12 @@ def test_what_moved_an_adapted_score_names_the_prior_the_topic_and_the_task(vers
 
 def test_an_earlier_version_is_served_again_after_a_rollback(classifier: Classifier, version: Path):
     first = Classifier.load(version).version
-    other = adapt(classifier.prior, pairs_of(100, seed=4), classifier.project)
+    other = adapt(classifier.prior, pairs_of(100, seed=4))
     add_version(version, lambda place: save_adapted(place, other, prior=classifier.card.version))
     assert Classifier.load(version).version != first
     roll_back(version)
     assert Classifier.load(version).version == first
     assert Classifier.load(version / "0002").version != first
-
-
-def test_a_model_of_another_projection_is_not_served(classifier: Classifier, adapted: Adapted):
-    with pytest.raises(ModelFileInvalid, match="projection to 8 numbers"):
-        classifier.with_adapted(adapted, "made-elsewhere")
 
 
 def test_damaged_or_foreign_versions_are_refused_by_name(version: Path, classifier: Classifier):
