@@ -1,27 +1,14 @@
-"""An adapted model: the prior, what the pairs added to it, and how it scores one request quickly.
+"""An adapted model: what pairs added to the prior. `classifier.adapted_scorer` serves it."""
 
-A request costs two products of a small matrix with a vector, one exponential of a few hundred numbers and two
-dictionary lookups.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from classifier.calibration import Platt
-from classifier.features import FEATURE_NAMES
-from classifier.inputs import SHAPE_WIDTH, TOPIC_WIDTH, Array, Scale, nearest_centre
-from classifier.scoring import rank_in
+from classifier.inputs import Array, Scale, nearest_centre
 from classifier.surface import CLUSTER, Space, Surface
 from classifier.task_gains import TaskGains
-
-Starts = tuple[float, float]
-Floats = npt.NDArray[np.float32]
-
-NO_TASK = "none"
-"""A task that no pair has: it gets the mean over all tasks, and no cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,133 +131,3 @@ class Adapted:
     quantiles: tuple[float, ...]
     platt: Platt | None
     report: AdaptationReport
-    _serving: "_Serving" = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_serving", _serving(self.model))
-
-    def estimate(
-        self, values: Sequence[float], topic: Array, starts: Starts, task: str
-    ) -> tuple[float, float | None]:
-        """Score one request.
-
-        Args:
-            values: Its features.
-            topic: What it is about, of length 1.
-            starts: What the prior says of it.
-            task: Its task, or "".
-
-        Returns:
-            The score in (0, 1), a rank among the pairs by expected gain; and p_flash_ok.
-        """
-        model = self.model
-        gain, flash_ok, task = self._serving.of(values, topic, starts, task)
-        score = rank_in(self.quantiles, gain + model.gain.tasks.gain(task))
-        if self.platt is None:
-            return score, None
-        return score, self.platt.probability(flash_ok + model.flash_ok.tasks.gain(task))
-
-    def contributions(
-        self,
-        values: Sequence[float],
-        topic: Array,
-        starts_of: Callable[[Sequence[float]], Starts],
-        task: str,
-        centre: Sequence[float],
-    ) -> Mapping[str, float]:
-        """By how much each feature, the prior, the topic and the task move the score of a request.
-
-        Args:
-            values: Its features; each in turn is replaced by its median, `centre`.
-            topic: What it is about; replaced by nothing.
-            starts_of: What the prior says of features; replaced by the mean over the pairs.
-            task: Its task; replaced by none.
-            centre: Median of each feature over the reference.
-        """
-        starts = starts_of(values)
-        score = self.estimate(values, topic, starts, task)[0]
-        moved: dict[str, float] = {}
-        for at, name in enumerate(FEATURE_NAMES):
-            other = list(values)
-            other[at] = centre[at]
-            moved[name] = score - self.estimate(other, topic, starts_of(other), task)[0]
-        raw, failure = self.model.view.starts_mean.tolist()
-        moved["prior"] = score - self.estimate(values, topic, (raw, failure), task)[0]
-        moved["topic"] = score - self.estimate(values, np.zeros(len(topic)), starts, task)[0]
-        moved["task"] = score - self.estimate(values, topic, starts, NO_TASK)[0]
-        return moved
-
-
-@dataclass(frozen=True, slots=True)
-class _Serving:
-    """The arrays of a PairModel in single precision, arranged so that a request needs few steps."""
-
-    mean: Floats
-    factor: Floats
-    bound: np.float32
-    shapes: Floats
-    shape_offsets: Floats
-    topics: Floats
-    weights: Floats
-    level: Sequence[float]
-    slopes: Sequence[Sequence[float]]
-    centres: Floats
-    centre_offsets: Floats
-
-    def of(
-        self, values: Sequence[float], topic: Array, starts: Starts, task: str
-    ) -> tuple[float, float, str]:
-        """Expected gain and flash_ok before the effect of the task, and the task."""
-        shape = np.array(values, dtype=np.float32)
-        shape *= self.factor
-        shape -= self.mean
-        np.maximum(shape, -self.bound, out=shape)
-        np.minimum(shape, self.bound, out=shape)
-        words = topic.astype(np.float32)
-        size = len(self.shapes)
-        likeness = np.empty(2 * size, dtype=np.float32)
-        np.dot(self.shapes, shape, out=likeness[:size])
-        likeness[:size] += self.shape_offsets - SHAPE_WIDTH * shape.dot(shape)
-        np.dot(self.topics, words, out=likeness[size:])
-        np.exp(likeness, out=likeness)
-        gain, flash_ok = self.weights.dot(likeness).tolist()
-        if not task and len(self.centres):
-            joined = np.concatenate((shape, words))
-            task = f"{CLUSTER}{int((self.centre_offsets - self.centres.dot(joined)).argmin())}"
-        raw, failure = starts
-        levels = [
-            level + by_raw * raw + by_failure * failure
-            for level, (by_raw, by_failure) in zip(self.level, self.slopes, strict=True)
-        ]
-        return levels[0] + gain, levels[1] + flash_ok, task
-
-
-def _serving(model: PairModel) -> _Serving:
-    surfaces = (model.gain.surface, model.flash_ok.surface)
-    view, marks = model.view, model.landmarks
-    slopes = [surface.slopes / view.starts_deviation for surface in surfaces]
-    return _Serving(
-        mean=_single(view.scale.mean * view.scale.factor),
-        factor=_single(view.scale.factor),
-        bound=np.float32(view.scale.bound),
-        shapes=_single(2.0 * SHAPE_WIDTH * marks.shape),
-        shape_offsets=_single(-SHAPE_WIDTH * (marks.shape**2).sum(axis=1)),
-        topics=_single(2.0 * TOPIC_WIDTH * marks.topic),
-        weights=_single(
-            np.vstack([
-                np.concatenate([each.shape_weights, each.topic_weights * np.exp(-2.0 * TOPIC_WIDTH)])
-                for each in surfaces
-            ])
-        ),
-        level=[
-            surface.mean - float(slope @ view.starts_mean)
-            for surface, slope in zip(surfaces, slopes, strict=True)
-        ],
-        slopes=[slope.tolist() for slope in slopes],
-        centres=_single(view.centres),
-        centre_offsets=_single(0.5 * (view.centres**2).sum(axis=1)),
-    )  # fmt: skip
-
-
-def _single(values: Array) -> Floats:
-    return np.ascontiguousarray(values, dtype=np.float32)

@@ -17,7 +17,7 @@ from classifier.weights_file import ModelCard
 
 if TYPE_CHECKING:  # imports numpy, which the prior alone does without
     from classifier.adapted import Adapted
-    from classifier.prior_view import PriorView
+    from classifier.adapted_scorer import AdaptedScorer
 
 SHIPPED = Path(__file__).with_name("weights")
 
@@ -28,7 +28,7 @@ class Classifier:
     Immutable; safe to share between threads.
     """
 
-    __slots__ = ("_view", "adapted", "card", "prior", "version")
+    __slots__ = ("_scorer", "adapted", "card", "prior", "version")
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Classifier:
         self.card = card
         self.adapted = adapted
         self.version = version or card.version
-        self._view = None if adapted is None else _view_of(prior)
+        self._scorer = None if adapted is None else _scorer_of(prior, adapted)
 
     @classmethod
     def load(cls, path: Path | None = None) -> "Classifier":
@@ -85,12 +85,10 @@ class Classifier:
             depth=conversation.depth,
         )
         task = _task_of(conversation)
-        if self.adapted is None or self._view is None:
+        if self._scorer is None:
             score, p_flash_ok = self.prior.score(values), None
         else:
-            score, p_flash_ok = self.adapted.estimate(
-                values, self._view.topic(reading), self._view.starts(values), task
-            )
+            score, p_flash_ok = self._scorer.estimate(values, reading, task)
         return ComplexityEstimate(
             score=score,
             p_flash_ok=p_flash_ok,
@@ -135,18 +133,15 @@ class Classifier:
             conversation: What was estimated; an adapted model needs it.
         """
         values: Sequence[float] = [features[name] for name in self.card.features]
-        if self.adapted is None or self._view is None or conversation is None:
+        if self._scorer is None or conversation is None:
             return self.prior.contributions(values)
-        topic = self._view.topic(read_task(conversation.turns))
-        return self.adapted.contributions(
-            values, topic, self._view.starts, _task_of(conversation), self.prior.centre
-        )
+        return self._scorer.contributions(values, read_task(conversation.turns), _task_of(conversation))
 
 
-def _view_of(prior: Prior) -> "PriorView":
-    from classifier.prior_view import PriorView  # numpy: the prior alone starts without
+def _scorer_of(prior: Prior, adapted: "Adapted") -> "AdaptedScorer":
+    from classifier.adapted_scorer import AdaptedScorer  # numpy: the prior alone starts without
 
-    return PriorView(prior)
+    return AdaptedScorer(prior, adapted)
 
 
 def _task_of(conversation: Conversation) -> str:

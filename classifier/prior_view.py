@@ -1,10 +1,12 @@
 """What an adapted model takes from the prior: where its two outcomes start, and what a prompt is about."""
 
 from collections.abc import Sequence
+from math import sqrt
 
 import numpy as np
+import numpy.typing as npt
 
-from classifier.inputs import Array, unit
+from classifier.inputs import Array
 from classifier.lsa import DIMENSIONS, terms_of
 from classifier.reading import Reading
 from classifier.scoring import Prior
@@ -39,8 +41,15 @@ class PriorView:
 
         The length of a projection says little beyond how many words there are.
         """
+        return self.direction(reading).astype(np.float64)
+
+    def direction(self, reading: Reading) -> npt.NDArray[np.float32]:
+        """The same in single precision."""
+        terms = terms_of(reading) if reading.chinese else reading.distinct
         # Sorted, as the order of a set differs from process to process, and with it the last bits of a sum.
-        places = sorted(map(self._places.__getitem__, self._known.intersection(terms_of(reading))))
+        places = sorted(map(self._places.__getitem__, self._known.intersection(terms)))
         if not places:
-            return np.zeros(DIMENSIONS)
-        return unit(self._rows.take(places, axis=0).sum(axis=0, dtype=np.float64))
+            return np.zeros(DIMENSIONS, dtype=np.float32)
+        total = np.add.reduce(self._rows.take(places, 0), 0)
+        total *= 1.0 / max(sqrt(total.dot(total)), 1e-12)
+        return total

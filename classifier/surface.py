@@ -23,7 +23,7 @@ CLUSTER = "cluster:"
 """Prefix of the task of a prompt without one: the cluster that it is nearest to."""
 
 LANDMARKS = 256
-LARGEST_SEARCH = 320
+LARGEST_SEARCH = 200
 """Pairs that the variance components are learned from at most; their cost grows with the cube."""
 
 SHAPE_BELIEF = LogRatio(-2.8, 0.7)

@@ -9,11 +9,14 @@ import pytest
 from classifier.adaptation import adapt, adapt_evidence, expected, observe
 from classifier.adapted import Adapted
 from classifier.adapted_file import load_adapted, save_adapted
+from classifier.adapted_scorer import AdaptedScorer
 from classifier.errors import AdaptationRefused, ModelFileInvalid
 from classifier.features import FEATURE_NAMES
 from classifier.model import Classifier
 from classifier.pairs import Pair
 from classifier.prior_view import PriorView
+from classifier.reading import read
+from classifier.scoring import rank_in
 from classifier.types import Conversation, Turn
 from classifier.versions import add_version, roll_back
 
@@ -102,19 +105,15 @@ def test_outcomes_that_have_nothing_to_do_with_the_prompts_are_mostly_refused(cl
 
 def test_one_request_is_served_what_the_arrays_say(classifier: Classifier, adapted: Adapted):
     pairs = pairs_of(40, seed=3)
+    scorer = AdaptedScorer(classifier.prior, adapted)
+    assert adapted.platt is not None
     for task in ("contract", "", "never seen"):
         evidence = observe(PriorView(classifier.prior), [replace(pair, task=task) for pair in pairs])
         gains, flash_ok = expected(adapted.model, evidence)
-        scores: list[float] = []
-        for at in range(len(pairs)):
-            score, p_flash_ok = adapted.estimate(
-                evidence.values[at].tolist(), evidence.topics[at], tuple(evidence.starts[at].tolist()), task
-            )
-            assert adapted.platt is not None
+        for at, pair in enumerate(pairs):
+            score, p_flash_ok = scorer.estimate(evidence.values[at].tolist(), read(pair.prompt), task)
             assert p_flash_ok == pytest.approx(adapted.platt.probability(float(flash_ok[at])), abs=1e-4)
-            assert 0.0 < score < 1.0
-            scores.append(score)
-        assert np.corrcoef(np.argsort(np.argsort(scores)), np.argsort(np.argsort(gains)))[0, 1] > 0.999
+            assert score == pytest.approx(rank_in(adapted.quantiles, float(gains[at])), abs=1e-3)
 
 
 def test_more_pairs_than_landmarks_cost_no_more_to_serve(classifier: Classifier, adapted: Adapted):
