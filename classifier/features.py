@@ -75,6 +75,7 @@ _MAX_CUES = 4  # a cue counts this often at most, so that stuffing a prompt with
 _DIGIT = re.compile(r"\d")
 _OPENING = frozenset("([{（")
 _CUE_PLACES = {name: at for at, name in enumerate(CUE_NAMES)}
+_NEGATION = _CUE_PLACES["negation"]
 _ENGLISH = {word: _CUE_PLACES[name] for word, name in ENGLISH_CUES.items()}
 _ENGLISH_PAIRS = {pair: _CUE_PLACES[name] for pair, name in ENGLISH_PAIR_CUES.items()}
 _CHINESE = {term: _CUE_PLACES[name] for term, name in CHINESE_CUES.items()}
@@ -208,6 +209,7 @@ def _cues(reading: Reading) -> list[float]:
     if reading.chinese:
         for term in CHINESE_TERMS.find(reading.stem):
             counts[_CHINESE[term]] += 1
+        counts[_NEGATION] += reading.stem.count("不")  # too frequent for a term of one character
     return [_LOGS[min(found, _MAX_CUES)] if found else 0.0 for found in counts]
 
 

@@ -109,7 +109,7 @@ _CHINESE: Mapping[str, str] = {
         "延迟 吞吐 共识 内存序 线性一致 熵"
     ),
     "format": "个字 字以内 表格 列表 格式 段落 作文 论文 字数",
-    "negation": "不 没 非 错误",
+    "negation": "没有 并非 错误",
 }
 
 

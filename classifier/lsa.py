@@ -9,7 +9,9 @@ term (`Lsa.folded`), so that serving looks terms up and multiplies no rows.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from math import log, sqrt
+from operator import add
 
 from classifier.reading import Reading, read
 
@@ -22,18 +24,22 @@ DAMPING = 25.0
 """Added to the squared length of a text's rarities, so that two or three words do not make a topic."""
 
 _RAREST = 3
+_MOST_CHINESE = 1024  # characters that are looked up, as each costs two terms
 _CHINESE_RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]+")
 
 
 def terms_of(reading: Reading) -> frozenset[str]:
     """The distinct terms of a reading: ASCII words, and the characters and character pairs of Chinese."""
+    found = frozenset(_terms(reading))
+    return frozenset(term for term in found if "\n" not in term) if reading.chinese else found
+
+
+def _terms(reading: Reading) -> Iterable[str]:
+    """The terms, some of them often, and some with a line break, which no table has."""
     if not reading.chinese:
         return reading.distinct
-    found = set(reading.distinct)
-    for run in _CHINESE_RUN.findall(reading.stem):
-        found.update(run)
-        found.update(map("".join, zip(run, run[1:], strict=False)))
-    return frozenset(found)
+    chinese = "\n".join(_CHINESE_RUN.findall(reading.stem))[:_MOST_CHINESE]
+    return chain(reading.distinct, chinese, map(add, chinese, chinese[1:]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +85,7 @@ class Lsa:
         else:
             rarity = self._rarest(reading.distinct - known, rarities)
         if reading.chinese:
-            known = terms_of(reading) & self._known
+            known = self._known.intersection(_terms(reading))
             rarities = list(map(self._rarity.__getitem__, known))
         total = sum(map(self._gain.__getitem__, known))
         return rarity, total / sqrt(DAMPING + sum([each * each for each in rarities]))
@@ -109,12 +115,12 @@ class Lsa:
 
     def total(self, folded: Mapping[str, float], reading: Reading) -> float:
         """What `weights . project(reading)` is, from `folded(weights)`."""
-        known = terms_of(reading) & self._known
+        known = self._known.intersection(_terms(reading))
         squares = sum([self._rarity[term] ** 2 for term in known])
         return sum(map(folded.__getitem__, known)) / sqrt(DAMPING + squares)
 
     def _known_places(self, reading: Reading) -> list[int]:
-        return sorted(map(self._places.__getitem__, terms_of(reading) & self._known))
+        return sorted(map(self._places.__getitem__, self._known.intersection(_terms(reading))))
 
     def _rarest(self, others: Iterable[str], rarities: Sequence[float]) -> float:
         unknown = sum(map(str.isalpha, others))

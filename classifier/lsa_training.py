@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from classifier.errors import MissingDependency
+from classifier.fitting import standard
 from classifier.lsa import DAMPING, DIMENSIONS, UNKNOWN, Lsa
 
 Array = npt.NDArray[np.float64]
@@ -64,12 +65,12 @@ def fit_lsa(corpora: Sequence[Corpus]) -> Lsa:
 def _vocabulary(corpora: Sequence[Corpus]) -> tuple[list[str], Array]:
     """The terms of most prompts, and the share of prompts that each is in."""
     prompts: Counter[str] = Counter()
-    shares: Counter[str] = Counter()
+    shares: dict[str, float] = {}
     for corpus in corpora:
         counts = Counter(term for each in corpus.terms for term in each)
         prompts.update(counts)
         for term, count in counts.items():
-            shares[term] += count / len(corpus.terms) / len(corpora)  # pyright: ignore[reportArgumentType]
+            shares[term] = shares.get(term, 0.0) + count / len(corpus.terms) / len(corpora)
     usable = [
         term
         for term, count in prompts.items()
@@ -81,10 +82,13 @@ def _vocabulary(corpora: Sequence[Corpus]) -> tuple[list[str], Array]:
 
 def _weighed(corpora: Sequence[Corpus], terms: Sequence[str], rarities: Array) -> Any:  # noqa: ANN401 - scipy
     """(prompts, T) sparse: the rarities of each prompt's terms over their damped length."""
-    from scipy.sparse import csr_matrix  # heavy, and needed for training only
+    from scipy import sparse  # heavy, and needed for training only
 
+    untyped: Any = sparse
     places = {term: at for at, term in enumerate(terms)}
-    starts, columns, values = [0], [], []
+    starts: list[int] = [0]
+    columns: list[int] = []
+    values: list[float] = []
     for corpus in corpora:
         for each in corpus.terms:
             found = sorted(places[term] for term in each if term in places)
@@ -92,13 +96,13 @@ def _weighed(corpora: Sequence[Corpus], terms: Sequence[str], rarities: Array) -
             columns += found
             values += (weights / np.sqrt(DAMPING + (weights**2).sum())).tolist()
             starts.append(len(columns))
-    return csr_matrix((values, columns, starts), shape=(len(starts) - 1, len(terms)))
+    return untyped.csr_matrix((values, columns, starts), shape=(len(starts) - 1, len(terms)))
 
 
 def _components(matrix: Any, weights: Array) -> Array:  # noqa: ANN401 - scipy
     """(T, DIMENSIONS) right singular vectors, zeros where the data has fewer."""
     try:
-        from sklearn.utils.extmath import randomized_svd  # heavy, and needed for training only
+        from sklearn.utils import extmath  # heavy, and needed for training only
     except ImportError as error:
         raise MissingDependency(
             'scikit-learn is not installed; run: pip install "flashlane[train]"'
@@ -108,7 +112,8 @@ def _components(matrix: Any, weights: Array) -> Array:  # noqa: ANN401 - scipy
         return found
     weighed = matrix.multiply(np.sqrt(weights)[:, None]).tocsr()
     rank = min(DIMENSIONS, *matrix.shape)
-    _, _, vectors = randomized_svd(weighed, rank, n_iter=_ITERATIONS, random_state=0)
+    untyped: Any = extmath
+    _, _, vectors = untyped.randomized_svd(weighed, rank, n_iter=_ITERATIONS, random_state=0)
     found[:, : len(vectors)] = vectors.T
     return found
 
@@ -130,12 +135,8 @@ def _ridge(matrix: Any, rows: Array, corpora: Sequence[Corpus], weights: Array) 
     scaled = (topics - means) / deviation
     left = (scaled * weights[:, None]).T @ scaled + _RIDGE * np.eye(DIMENSIONS)
     solved = np.linalg.solve(left, (scaled * weights[:, None]).T @ target) / deviation
-    spread = float(
-        np.sqrt(
-            np.average((topics @ solved - np.average(topics @ solved, weights=weights)) ** 2, weights=weights)
-        )
-    )
-    return rows @ solved / (spread if spread > 1e-9 else 1.0)
+    spread = standard(topics @ solved, weights).deviation
+    return rows @ solved / spread
 
 
 def _parts(values: Array, corpora: Sequence[Corpus]) -> list[Array]:

@@ -29,13 +29,16 @@ REFERENCE_SHARES = {"everyday prompts": 0.55, "labelled prompts": 0.30, "demandi
 QUANTILES = 401
 _OUTCOME_C = 0.01  # inverse strength of the L2 penalty
 _DEMANDING_C = 0.1
+_FAILURE_LENGTH = 0.2  # deviations of log length that the failure head is given, a deviation of its own logit
 _SHARPNESS = 4.0  # logits a standard deviation of the demanding head
 _MIDPOINT = -0.5  # standard deviations over the labelled prompts at which that head says one half
 
 # Data sets differ in whether they keep the question mark and the list, more than prompts do.
 _FORMAT = frozenset({"asks", "ends_in_question"})
-# Options that are numbers ask for a calculation that the strong model gets wrong as well: no gain.
+# What these say of weak failure they say of strong failure too, so that no gain is left.
 _NOT_IN_GAIN = _FORMAT | {"numeric_options", "rarity", "negation"}
+# How deep brackets nest says little beside their number, and misleads on code.
+_NOT_IN_FAILURE = _FORMAT | {"nesting"}
 # Our own prompts are too few, and too much alike, to learn these from.
 _NOT_IN_DEMANDING = frozenset({"quotes", "numeric_options", "rarity", "negation"})
 
@@ -176,7 +179,7 @@ def fit(sources: Sequence[SourceMatrix], own: OwnPrompts) -> Fitted:
         weak_fails=weak_fails,
         strong_succeeds=strong_succeeds,
         demanding=_fit_demanding(own.filled(lsa), design),
-        failure=outcome_head(design, fails, without=_FORMAT, c=_OUTCOME_C, name="weak_score", offsets=True),
+        failure=_fit_failure(design, fails),
         gain=standard(gain, design.weights),
         length=standard(design.values[:, _CHARS], design.weights),
     )
@@ -222,6 +225,16 @@ def _prompts(readings: Sequence[Reading], tool_counts: Sequence[int]) -> Prompts
         for reading, count in zip(readings, tool_counts, strict=True)
     ]
     return Prompts(readings, np.array(rows, dtype=np.float64))
+
+
+def _fit_failure(design: Design, fails: Array) -> Head:
+    """P(weak fails) from differences within sources, and a share of length as in the score."""
+    head = outcome_head(design, fails, without=_NOT_IN_FAILURE, c=_OUTCOME_C, name="weak_score", offsets=True)
+    logit = standard(design.values @ np.array(head.weights), design.weights)
+    length = standard(design.values[:, _CHARS], design.weights)
+    share = _FAILURE_LENGTH * logit.deviation / length.deviation
+    weights = [weight + share * (at == _CHARS) for at, weight in enumerate(head.weights)]
+    return Head(weights=tuple(weights), bias=head.bias - share * length.mean)
 
 
 def _fit_demanding(own: OwnPrompts, design: Design) -> Head:
