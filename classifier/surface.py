@@ -22,14 +22,14 @@ from classifier.variance import LogRatio, log_ratios
 CLUSTER = "cluster:"
 """Prefix of the task of a prompt without one: the cluster that it is nearest to."""
 
-LANDMARKS = 256
+LANDMARKS = 128
 LARGEST_SEARCH = 200
 """Pairs that the variance components are learned from at most; their cost grows with the cube."""
 
 SHAPE_BELIEF = LogRatio(-2.8, 0.7)
 TOPIC_BELIEF = LogRatio(-2.8, 0.7)
 TASK_BELIEF = LogRatio(-2.0, 1.2)
-CLUSTER_BELIEF = LogRatio(-4.0, 1.2)
+CLUSTER_BELIEF = LogRatio(-5.0, 0.7)
 """Before any outcome: what they came out at on average over the training sources."""
 
 Slopes = tuple[float, float]

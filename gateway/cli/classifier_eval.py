@@ -14,6 +14,7 @@ from gateway.cli.classifier_output import JsonOption, one_line_errors, print_jso
 
 if TYPE_CHECKING:  # imports numpy, which `explain` does without
     from classifier.adapt_curve import Curve
+    from classifier.dataset import Source as TrainingSource
     from classifier.figures import Figures
     from classifier.measured import Evaluation, Source
     from classifier.routellm_figures import SuiteFigures
@@ -34,6 +35,9 @@ LosoOption = Annotated[
 CurveOption = Annotated[
     bool, typer.Option("--adapt-curve", help="Figures after adapting to 0 to 1000 pairs, many draws.")
 ]
+FoldsOption = Annotated[
+    bool, typer.Option("--five-fold", help="APGR after adapting to four fifths of each source.")
+]
 SuiteOption = Annotated[
     tuple[str, Path] | None,
     typer.Option("--suite", help="`routellm PATH`: RouteLLM's own files, in a checkout of it."),
@@ -49,6 +53,7 @@ def evaluate(
     loso: LosoOption = False,
     adapt_curve: CurveOption = False,
     draws: Annotated[int, typer.Option("--draws", min=1, help="Draws of --adapt-curve.")] = 20,
+    five_fold: FoldsOption = False,
     suite: SuiteOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -57,6 +62,8 @@ def evaluate(
         _check(data, suite, plot)
         if suite is not None:
             _suite(suite[1], model, as_json=as_json)
+        elif five_fold:
+            _five_fold(data or [], model, task_column, loso=loso, as_json=as_json)
         elif adapt_curve:
             _adapt_curve(data or [], model, task_column, draws=draws, loso=loso, as_json=as_json)
         elif loso:
@@ -122,11 +129,9 @@ def _adapt_curve(
 ) -> None:
     with progress_line() as report:
         from classifier.adapt_curve import adapt_curves, macro
-        from classifier.dataset import CLOSED_FOLDERS, load_sources
 
         report("reading the prompts")
-        open_folders = [folder for folder in data if folder.resolve().name not in CLOSED_FOLDERS]
-        training = [source for folder in open_folders for source in load_sources(folder)] if loso else []
+        training = _training(data) if loso else []
         sources = _sources(data, task_column)
         curves = adapt_curves(Classifier.load(model).prior, sources, training, draws=draws, progress=report)
         mean = macro(curves)
@@ -147,6 +152,31 @@ def _adapt_curve(
             name, *(_point(curve, size) for size in sizes), style="bold" if name == "macro" else None
         )
     Console().print(table)
+
+
+def _training(data: list[Path]) -> "list[TrainingSource]":
+    """The labelled prompts in `data` that a prior may be trained on."""
+    from classifier.dataset import CLOSED_FOLDERS, load_sources
+
+    folders = [folder for folder in data if folder.resolve().name not in CLOSED_FOLDERS]
+    return [source for folder in folders for source in load_sources(folder)]
+
+
+def _five_fold(
+    data: list[Path], model: Path | None, task_column: str | None, *, loso: bool, as_json: bool
+) -> None:
+    with progress_line() as report:
+        from classifier.adapt_curve import five_fold
+
+        report("reading the prompts")
+        training = _training(data) if loso else []
+        sources = _sources(data, task_column)
+        found = five_fold(Classifier.load(model).prior, sources, training, progress=report)
+    if as_json:
+        print_json({name: round(area, 4) for name, area in found.items()})
+    else:
+        for name, area in found.items():
+            typer.echo(f"{name} {area:.3f}")
 
 
 def _point(curve: "Curve", size: int) -> str:

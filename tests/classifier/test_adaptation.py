@@ -117,7 +117,7 @@ def test_one_request_is_served_what_the_arrays_say(classifier: Classifier, adapt
 
 
 def test_more_pairs_than_landmarks_cost_no_more_to_serve(classifier: Classifier, adapted: Adapted):
-    assert len(adapted.model.landmarks.starts) == 256
+    assert len(adapted.model.landmarks.starts) == 128
     evidence = observe(PriorView(classifier.prior), pairs_of(90))
     assert len(adapt_evidence(evidence).model.landmarks.starts) == 90
 
