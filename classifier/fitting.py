@@ -1,6 +1,7 @@
 """Fitting one linear head, and the scales that bring quantities together. Everything is deterministic."""
 
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,22 @@ class Design:
     def moments(self) -> tuple[Array, Array]:
         """Weighted mean and deviation of each feature."""
         return moments(self.values, self.weights)
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Sums in one thread only: their last bits, and so the hash of the weights, depend on how many there are.
+
+    Raises:
+        MissingDependency: scikit-learn, which brings threadpoolctl, is not installed.
+    """
+    try:
+        import threadpoolctl  # needed for training only
+    except ImportError as error:
+        raise MissingDependency(
+            'scikit-learn is not installed; run: pip install "flashlane[train]"'
+        ) from error
+    untyped: Any = threadpoolctl
+    return untyped.threadpool_limits(limits=1)
 
 
 def outcome_head(

@@ -9,9 +9,7 @@ term (`Lsa.folded`), so that serving looks terms up and multiplies no rows.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from math import log, sqrt
-from operator import add
+from math import fsum, log, sqrt
 
 from classifier.reading import Reading, read
 
@@ -24,22 +22,17 @@ DAMPING = 25.0
 """Added to the squared length of a text's rarities, so that two or three words do not make a topic."""
 
 _RAREST = 3
-_MOST_CHINESE = 1024  # characters that are looked up, as each costs two terms
 _CHINESE_RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]+")
 
 
 def terms_of(reading: Reading) -> frozenset[str]:
-    """The distinct terms of a reading: ASCII words, and the characters and character pairs of Chinese."""
-    found = frozenset(_terms(reading))
-    return frozenset(term for term in found if "\n" not in term) if reading.chinese else found
+    """The distinct terms of a reading: ASCII words and Chinese characters.
 
-
-def _terms(reading: Reading) -> Iterable[str]:
-    """The terms, some of them often, and some with a line break, which no table has."""
+    Pairs of characters would say more, and cost more than everything else in a Chinese request.
+    """
     if not reading.chinese:
         return reading.distinct
-    chinese = "\n".join(_CHINESE_RUN.findall(reading.stem))[:_MOST_CHINESE]
-    return chain(reading.distinct, chinese, map(add, chinese, chinese[1:]))
+    return reading.distinct.union("".join(_CHINESE_RUN.findall(reading.stem)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,17 +71,15 @@ class Lsa:
         Returns:
             The mean rarity of the three rarest ASCII words, and the folded ridge (0 for an average topic).
         """
-        known = reading.distinct & self._known
+        known = terms_of(reading) & self._known
         rarities = list(map(self._rarity.__getitem__, known))
+        total = fsum(map(self._gain.__getitem__, known))  # exact, as the order of a set is no order
+        topics = total / sqrt(DAMPING + fsum([each * each for each in rarities]))
         if 2.0 * len(reading.words) < reading.units:
-            rarity = self.neutral  # another script: its few ASCII words tell little
-        else:
-            rarity = self._rarest(reading.distinct - known, rarities)
+            return self.neutral, topics  # another script: its few ASCII words tell little
         if reading.chinese:
-            known = self._known.intersection(_terms(reading))
-            rarities = list(map(self._rarity.__getitem__, known))
-        total = sum(map(self._gain.__getitem__, known))
-        return rarity, total / sqrt(DAMPING + sum([each * each for each in rarities]))
+            rarities = [self._rarity[word] for word in reading.distinct & known]
+        return self._rarest(reading.distinct - known, rarities), topics
 
     def project(self, text: Reading | str) -> Sequence[float]:
         """The DIMENSIONS numbers of a text; zeros when none of its terms is known."""
@@ -115,12 +106,12 @@ class Lsa:
 
     def total(self, folded: Mapping[str, float], reading: Reading) -> float:
         """What `weights . project(reading)` is, from `folded(weights)`."""
-        known = self._known.intersection(_terms(reading))
-        squares = sum([self._rarity[term] ** 2 for term in known])
-        return sum(map(folded.__getitem__, known)) / sqrt(DAMPING + squares)
+        known = terms_of(reading) & self._known
+        squares = fsum([self._rarity[term] ** 2 for term in known])
+        return fsum(map(folded.__getitem__, known)) / sqrt(DAMPING + squares)
 
     def _known_places(self, reading: Reading) -> list[int]:
-        return sorted(map(self._places.__getitem__, self._known.intersection(_terms(reading))))
+        return sorted(map(self._places.__getitem__, terms_of(reading) & self._known))
 
     def _rarest(self, others: Iterable[str], rarities: Sequence[float]) -> float:
         unknown = sum(map(str.isalpha, others))

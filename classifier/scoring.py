@@ -17,7 +17,7 @@ LENGTH_WEIGHT = 1.0
 TOPICS_WEIGHT = 0.4
 """Worth of one standard deviation of the gain that the topics speak for."""
 
-DEMANDING_WEIGHT = 3.0
+DEMANDING_WEIGHT = 4.0
 """Worth of a text that reads like demanding work for certain, against one that reads like everyday chat."""
 
 UNKNOWN_SCRIPT_WEIGHT = 5.0

@@ -14,7 +14,16 @@ import numpy.typing as npt
 from classifier.dataset import Source, stem_key
 from classifier.errors import DatasetInvalid
 from classifier.features import FEATURE_NAMES, extract, ordered
-from classifier.fitting import Design, learned, logistic, outcome_head, quantiles, standard, unscaled
+from classifier.fitting import (
+    Design,
+    learned,
+    logistic,
+    one_thread,
+    outcome_head,
+    quantiles,
+    standard,
+    unscaled,
+)
 from classifier.lsa import Lsa, terms_of
 from classifier.lsa_training import Corpus, fit_lsa
 from classifier.reading import Reading, read
@@ -168,6 +177,11 @@ def fit(sources: Sequence[SourceMatrix], own: OwnPrompts) -> Fitted:
     """
     if not sources:
         raise DatasetInvalid("training needs at least one source")
+    with one_thread():
+        return _fit(sources, own)
+
+
+def _fit(sources: Sequence[SourceMatrix], own: OwnPrompts) -> Fitted:
     lsa = fit_lsa([Corpus(each.terms, each.weak_fails + each.strong_succeeds) for each in sources])
     design = Design.of([source.prompts.filled(lsa).values for source in sources])
     fails = np.concatenate([source.weak_fails for source in sources])
