@@ -131,21 +131,28 @@ def five_fold(
     for source in sources:
         progress(f"{source.name}, five folds")
         bare = _bare(PriorView(prior if priors is None else priors.without(source.name)), source)
-        areas: list[float] = []
-        for number, pair in enumerate(source.pairs):
-            known = bare.take(pair.rows)
-            evidence = replace(known, flash=pair.weak, standard=pair.strong)
-            for repeat in range(repeats):
-                rng = np.random.default_rng([number, repeat])
-                folds = folds_of(evidence, rng)
-                gains, _ = out_of_fold(evidence, folds, rng)
-                for fold in np.unique(folds):
-                    held = folds == fold
-                    if pair.strong[held].mean() > pair.weak[held].mean():
-                        areas.append(curve_figures(gains[held], pair.weak[held], pair.strong[held]).apgr)
+        areas = [
+            area
+            for number, pair in enumerate(source.pairs)
+            for repeat in range(repeats)
+            for area in _fold_areas(bare, pair, np.random.default_rng([number, repeat]))
+        ]
         if areas:
             found[source.name] = float(np.mean(areas))
     return found
+
+
+def _fold_areas(bare: Evidence, pair: PairRows, rng: np.random.Generator) -> list[float]:
+    """APGR of each fifth of a pair of models, after adapting to the others."""
+    evidence = replace(bare.take(pair.rows), flash=pair.weak, standard=pair.strong)
+    folds = folds_of(evidence, rng)
+    gains, _ = out_of_fold(evidence, folds, rng)
+    held = [folds == fold for fold in np.unique(folds)]
+    return [
+        curve_figures(gains[rows], pair.weak[rows], pair.strong[rows]).apgr
+        for rows in held
+        if pair.strong[rows].mean() > pair.weak[rows].mean()
+    ]
 
 
 def macro(curves: Mapping[str, Curve]) -> Curve:

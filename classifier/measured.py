@@ -181,7 +181,7 @@ def _source(file: Path, rows: Sequence[Row], task_column: str | None) -> Source:
     outcomes: dict[str, list[Outcome]] = {}
     for at, row in enumerate(rows):
         prompt = text_of(file, at, row, "prompt")
-        key = str(row.get("pkey") or "") or f"{row.get('system') or ''}\0{prompt}"
+        key = _key(row, prompt)
         if key not in conversations:
             task = "" if task_column is None else text_of(file, at, row, task_column)
             conversations[key] = _conversation(row, prompt, task)
@@ -194,6 +194,14 @@ def _source(file: Path, rows: Sequence[Row], task_column: str | None) -> Source:
             )
         )
     return Source(file.stem, list(conversations.values()), real_pairs(outcomes.values()))
+
+
+def _key(row: Row, prompt: str) -> str:
+    """What rows of one prompt share: `pkey`, or where there is none the texts themselves."""
+    key = row.get("pkey")
+    if key is None or key == "" or key != key:  # noqa: PLR0124 - NaN, which some writers put for a missing value
+        return f"{row.get('system') or ''}\0{prompt}"
+    return str(key)
 
 
 def _conversation(row: Row, prompt: str, task: str) -> Conversation:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from classifier import adapt_curve
-from classifier.adapt_curve import adapt_curves, macro
+from classifier.adapt_curve import adapt_curves, five_fold, macro
+from classifier.dataset import load_sources
 from classifier.measured import load_measurable
 from classifier.model import Classifier
 from tests.classifier.conftest import rows, write_source
@@ -47,3 +48,14 @@ def test_sources_with_few_prompts_and_sizes_that_leave_little_to_test_on_are_lef
     monkeypatch.setattr(adapt_curve, "MIN_PROMPTS", 200)
     found = adapt_curves(classifier.prior, load_measurable(folder), sizes=(0, 200), draws=1)
     assert set(found["alpha"]) == {0}
+
+
+def test_five_folds_train_without_the_fold_and_the_prior_without_the_source(
+    folder: Path, labelled: Path, classifier: Classifier
+):
+    sources = load_measurable(folder)
+    one = five_fold(classifier.prior, sources, repeats=1)
+    assert set(one) == {"alpha", "beta"}
+    assert min(one.values()) > 0.6
+    other = five_fold(classifier.prior, sources, load_sources(labelled), repeats=1)
+    assert min(other.values()) > 0.6

@@ -71,6 +71,13 @@ def test_three_columns_are_enough_in_any_language_and_any_kind_of_file(
     assert found["comma"].rows == 30
 
 
+@pytest.mark.parametrize("missing", [None, "", float("nan")])
+def test_prompts_without_a_key_are_told_apart_by_their_text(tmp_path: Path, missing: object):
+    content = [row | {"pkey": missing} for row in bare_rows(["a", "b", "a", "c", "b", "d"])]
+    source = load_measurable(write_jsonl(tmp_path / "keys.jsonl", content))[0]
+    assert [each.turns[0].text for each in source.conversations] == ["a", "b", "c", "d"]
+
+
 def test_panels_and_pairs_without_a_gap_are_left_out(tmp_path: Path):
     content = rows("mixed", seed=1)
     for row in list(content):
