@@ -8,7 +8,9 @@ without model pairs (auxiliary difficulties) are skipped.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ CLOSED_LICENCE = re.compile(r"\bby-nc|non-?commercial|research only|©", re.IGNO
 
 CLOSED_FOLDERS = frozenset({"dev", "test"})
 """Folders that hold evaluation data only."""
+
+_SHORT_STEM = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,31 @@ def iterate_sources(files: Sequence[Path]) -> Iterator[Source]:
         raise DatasetInvalid(f"no file in {files[0].parent} has model pairs (columns {', '.join(COLUMNS)})")
 
 
+def stem_key(stem: str, text: str) -> str:
+    """What near-duplicates share: the letters and digits of the stem, whatever its case and punctuation.
+
+    The same stem with other options is the same prompt; stems as short as "Which is true?" are told apart by
+    the whole text.
+    """
+    key = "".join(filter(str.isalnum, stem.casefold()))
+    return key if len(key) >= _SHORT_STEM else "".join(filter(str.isalnum, text.casefold()))
+
+
+def grouped_split(source: Source, share: float) -> tuple[Source, Source]:
+    """Part `source` by prompt key, so that no prompt is on both sides; the same keys always go the same way.
+
+    Args:
+        source: To part.
+        share: Of the prompts that the second part gets, in [0, 1], on average.
+    """
+    held = [int(sha256(prompt.key.encode()).hexdigest()[:8], 16) < share * 2**32 for prompt in source.prompts]
+    parts = [
+        replace(source, prompts=tuple(compress(source.prompts, [each is side for each in held])))
+        for side in (False, True)
+    ]
+    return parts[0], parts[1]
+
+
 def assert_shippable(sources: Sequence[Source], folder: Path) -> None:
     """Refuse data that must not go into shipped weights.
 
@@ -156,6 +185,8 @@ def _load(file: Path) -> Source | None:
 def _group(file: Path, rows: Sequence[dict[str, Any]]) -> Source:
     by_key: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
+        if not row["prompt"] or not row["pkey"]:
+            raise DatasetInvalid(f"{file} has a row without {'a prompt' if row['pkey'] else 'a pkey'}")
         by_key.setdefault(str(row["pkey"]), []).append(row)
     prompts = [
         LabelledPrompt(

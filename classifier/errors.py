@@ -3,6 +3,7 @@
 * ClassifierError
   - ModelFileInvalid   the weights are missing, damaged, or of another format
   - DatasetInvalid     training data is missing or lacks a column
+  - AdaptationRefused  pairs of one's own say too little to leave the prior
   - MissingDependency  training needs a package that is not installed
 """
 
@@ -17,6 +18,10 @@ class ModelFileInvalid(ClassifierError):
 
 class DatasetInvalid(ClassifierError):
     """Training data is missing or lacks a column."""
+
+
+class AdaptationRefused(ClassifierError):
+    """Pairs of one's own say too little to leave the prior; the message says what is missing."""
 
 
 class MissingDependency(ClassifierError):

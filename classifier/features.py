@@ -35,13 +35,16 @@ TEXT_FEATURES = (
     "options",
     "asks",
     *CUE_NAMES,
+    "quotes",
+    "numeric_options",
+    "rarity",
 )
-"""Features that the heads weigh."""
+"""Features that heads may weigh."""
 
-CONTEXT_FEATURES = ("chinese", "other_script", "tools", "attachments", "depth", "carried")
-"""Features that are reported, not weighed: the labelled prompts say nothing of them beyond their source.
+CONTEXT_FEATURES = ("topics", "chinese", "other_script", "tools", "attachments", "depth", "carried")
+"""Features that no head weighs: the labelled prompts say nothing of most of them beyond their source.
 
-`other_script` is weighed by a fixed rule instead (`classifier.model`).
+`topics` and `other_script` are weighed by fixed rules instead (`classifier.scoring`).
 """
 
 FEATURE_NAMES = (*TEXT_FEATURES, *CONTEXT_FEATURES)
@@ -69,8 +72,10 @@ _CODE_MARKS = Marks(
     "::",
 )
 _MAX_CUES = 4  # a cue counts this often at most, so that stuffing a prompt with it gains little
+_DIGIT = re.compile(r"\d")
 _OPENING = frozenset("([{（")
 _CUE_PLACES = {name: at for at, name in enumerate(CUE_NAMES)}
+_NEGATION = _CUE_PLACES["negation"]
 _ENGLISH = {word: _CUE_PLACES[name] for word, name in ENGLISH_CUES.items()}
 _ENGLISH_PAIRS = {pair: _CUE_PLACES[name] for pair, name in ENGLISH_PAIR_CUES.items()}
 _CHINESE = {term: _CUE_PLACES[name] for term, name in CHINESE_CUES.items()}
@@ -78,19 +83,36 @@ _LOGS = tuple(log1p(count) for count in range(_MAX_CUES + 1))
 
 
 def extract(
-    reading: Reading, *, tool_count: int = 0, attachments: int = 0, depth: int = 1
+    reading: Reading,
+    looked_up: tuple[float, float] = (0.0, 0.0),
+    *,
+    tool_count: int = 0,
+    attachments: int = 0,
+    depth: int = 1,
 ) -> dict[str, float]:
     """The features of a reading by name; see `values_of`."""
-    values = values_of(reading, tool_count=tool_count, attachments=attachments, depth=depth)
+    values = values_of(reading, looked_up, tool_count=tool_count, attachments=attachments, depth=depth)
     return dict(zip(FEATURE_NAMES, values, strict=True))
 
 
 def values_of(
-    reading: Reading, *, tool_count: int = 0, attachments: int = 0, depth: int = 1
+    reading: Reading,
+    looked_up: tuple[float, float] = (0.0, 0.0),
+    *,
+    tool_count: int = 0,
+    attachments: int = 0,
+    depth: int = 1,
 ) -> Sequence[float]:
     """The features of a reading.
 
     Counts are log1p of the count, shares are in [0, 1].
+
+    Args:
+        reading: Of the pending task.
+        looked_up: What `Lsa.look_up` says of it.
+        tool_count: Tools on offer.
+        attachments: Of the pending turn.
+        depth: Turns of the conversation.
 
     Returns:
         A value for each of FEATURE_NAMES, in that order; all finite.
@@ -120,6 +142,9 @@ def values_of(
         float(reading.options),  # options
         log1p(_asks(stem, signs)),  # asks
         *_cues(reading),
+        log1p(count_signs(signs, b"\"'")),  # quotes
+        _numeric_options(reading) if reading.options else 0.0,  # numeric_options
+        *looked_up,  # rarity, topics
         reading.chinese / characters,  # chinese
         min(1.0, reading.other / max(len(stem) - reading.chinese, 1) * 1.2),  # other_script
         log1p(max(tool_count, 0)),  # tools
@@ -143,6 +168,12 @@ def _operators(stem: str, signs: bytes) -> int:
 def _commas(stem: str, signs: bytes) -> int:
     found = count_signs(signs, b",;")
     return found if stem.isascii() else found + stem.count("，") + stem.count("、")
+
+
+def _numeric_options(reading: Reading) -> float:
+    """The share of the lines of the options that hold a digit."""
+    lines = [line for line in reading.text[len(reading.stem) :].split("\n") if line.strip()]
+    return sum([_DIGIT.search(line) is not None for line in lines]) / max(len(lines), 1)
 
 
 def _asks(stem: str, signs: bytes) -> int:
@@ -178,6 +209,7 @@ def _cues(reading: Reading) -> list[float]:
     if reading.chinese:
         for term in CHINESE_TERMS.find(reading.stem):
             counts[_CHINESE[term]] += 1
+        counts[_NEGATION] += reading.stem.count("不")  # too frequent for a term of one character
     return [_LOGS[min(found, _MAX_CUES)] if found else 0.0 for found in counts]
 
 

@@ -20,6 +20,7 @@ CUE_NAMES = (
     "constraints",
     "technical",
     "format",
+    "negation",
 )
 
 _ENGLISH: Mapping[str, str] = {
@@ -74,6 +75,7 @@ _ENGLISH: Mapping[str, str] = {
         "words word sentences paragraph paragraphs essay json table csv markdown bullets list format "
         "xml yaml pages"
     ),
+    "negation": "not no none neither nor false incorrect wrong don didn doesn isn aren wasn weren won",
 }
 
 _ENGLISH_PAIRS: Mapping[str, str] = {
@@ -107,6 +109,7 @@ _CHINESE: Mapping[str, str] = {
         "延迟 吞吐 共识 内存序 线性一致 熵"
     ),
     "format": "个字 字以内 表格 列表 格式 段落 作文 论文 字数",
+    "negation": "没有 并非 错误",
 }
 
 

@@ -3,14 +3,21 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from classifier import weights_file
 from classifier.domains import domain_of
 from classifier.features import FEATURE_NAMES, values_of
+from classifier.lsa import Lsa
 from classifier.reading import read_task
 from classifier.scoring import Prior, reference_cut
 from classifier.types import ComplexityEstimate, Conversation
+from classifier.versions import current_folder, is_adapted, is_versions_folder
 from classifier.weights_file import ModelCard
+
+if TYPE_CHECKING:  # imports numpy, which the prior alone does without
+    from classifier.adapted import Adapted
+    from classifier.adapted_scorer import AdaptedScorer
 
 SHIPPED = Path(__file__).with_name("weights")
 
@@ -21,21 +28,48 @@ class Classifier:
     Immutable; safe to share between threads.
     """
 
-    __slots__ = ("_prior", "card")
+    __slots__ = ("_scorer", "adapted", "card", "prior", "version")
 
-    def __init__(self, prior: Prior, card: ModelCard) -> None:
-        self._prior = prior
+    def __init__(
+        self,
+        prior: Prior,
+        card: ModelCard,
+        *,
+        adapted: "Adapted | None" = None,
+        version: str = "",
+    ) -> None:
+        self.prior = prior
         self.card = card
+        self.adapted = adapted
+        self.version = version or card.version
+        self._scorer = None if adapted is None else _scorer_of(prior, adapted)
 
     @classmethod
     def load(cls, path: Path | None = None) -> "Classifier":
         """Load the weights in the folder `path`, or the shipped ones.
 
+        A folder that `flashlane classifier adapt` made is served on top of the shipped weights, in its
+        current version; a folder of one version, in that one.
+
         Raises:
             ModelFileInvalid: A file is missing, damaged, or of another format; the message names it and
                 the remedy.
         """
-        return cls(*weights_file.load(SHIPPED if path is None else path))
+        if path is None:
+            return cls(*weights_file.load(SHIPPED))
+        if is_versions_folder(path):
+            path = current_folder(path)
+        if not is_adapted(path):
+            return cls(*weights_file.load(path))
+        from classifier.adapted_file import load_adapted  # numpy: the prior alone starts without
+
+        shipped = cls.load()
+        adapted, card = load_adapted(path, prior=shipped.card.version)
+        return shipped.with_adapted(adapted, card.version)
+
+    def with_adapted(self, adapted: "Adapted", version: str) -> "Classifier":
+        """The same prior, adapted to pairs."""
+        return Classifier(self.prior, self.card, adapted=adapted, version=version)
 
     def estimate(self, conversation: Conversation) -> ComplexityEstimate:
         """Estimate a request.
@@ -45,18 +79,36 @@ class Classifier:
         reading = read_task(conversation.turns)
         values = values_of(
             reading,
+            self.prior.lsa.look_up(reading),
             tool_count=conversation.tool_count,
             attachments=conversation.attachments,
             depth=conversation.depth,
         )
+        task = _task_of(conversation)
+        if self._scorer is None:
+            score, p_flash_ok = self.prior.score(values), None
+        else:
+            score, p_flash_ok = self._scorer.estimate(values, reading, task)
         return ComplexityEstimate(
-            score=self._prior.score(values),
-            p_flash_ok=None,
+            score=score,
+            p_flash_ok=p_flash_ok,
             domain=domain_of(reading),
-            task=task_name(conversation.system, conversation.tools),
-            model_version=self.card.version,
+            task=task,
+            model_version=self.version,
             features=dict(zip(FEATURE_NAMES, values, strict=True)),
         )
+
+    @property
+    def lsa(self) -> Lsa:
+        """The table of terms, for those who fit models of their own on it."""
+        return self.prior.lsa
+
+    def weak_failure(self, features: Mapping[str, float]) -> float:
+        """P(weak model fails) for the features of an estimate, in (0, 1).
+
+        Not a part of the score and not calibrated: a place to start from when learning your own models.
+        """
+        return self.prior.ranker.failure.probability([features[name] for name in self.card.features])
 
     def reference_cut(self, share: float) -> float:
         """The score above which `share` of the reference traffic lies.
@@ -68,19 +120,43 @@ class Classifier:
         """
         return reference_cut(share)
 
-    def contributions(self, features: Mapping[str, float]) -> Mapping[str, float]:
-        """By how much each feature of an estimate moves its score, against the median of the reference.
+    def contributions(
+        self, features: Mapping[str, float], conversation: Conversation | None = None
+    ) -> Mapping[str, float]:
+        """By how much each feature of an estimate moves its score, against its median in the reference.
 
-        The scorer is not additive, so these do not sum to the score.
+        The scorer is not additive, so these do not sum to the score. An adapted model's score is also moved
+        by the prior, its topic and its task, as against none: "prior", "topic" and "task".
+
+        Args:
+            features: Of the estimate.
+            conversation: What was estimated; an adapted model needs it.
         """
         values: Sequence[float] = [features[name] for name in self.card.features]
-        return self._prior.contributions(values)
+        if self._scorer is None or conversation is None:
+            return self.prior.contributions(values)
+        return self._scorer.contributions(values, read_task(conversation.turns), _task_of(conversation))
 
 
-def task_name(system: str, tools: bytes) -> str:
-    """The name of a recurring task: 16 hex digits for its system prompt and tools, "" when it has neither."""
+def _scorer_of(prior: Prior, adapted: "Adapted") -> "AdaptedScorer":
+    from classifier.adapted_scorer import AdaptedScorer  # numpy: the prior alone starts without
+
+    return AdaptedScorer(prior, adapted)
+
+
+def _task_of(conversation: Conversation) -> str:
+    return conversation.task or task_name(
+        conversation.system, conversation.tools, conversation.key, conversation.endpoint
+    )
+
+
+def task_name(system: str, tools: bytes, key: str = "", endpoint: str = "") -> str:
+    """The name of a recurring task: 16 hex digits for system prompt and tools, key and endpoint.
+
+    "" without system prompt and tools: a key alone says too little, and such prompts fall into clusters.
+    """
     if not system and not tools:
         return ""
-    encoded = system.encode("utf-8", "surrogatepass")
-    size = len(encoded).to_bytes(8, "big")  # keeps "ab" + "c" apart from "a" + "bc"
-    return hashlib.blake2b(b"".join((size, encoded, tools)), digest_size=8).hexdigest()
+    parts = [text.encode("utf-8", "surrogatepass") for text in (system, key, endpoint)]
+    sized = [size for part in parts for size in (len(part).to_bytes(8, "big"), part)]  # keeps ab+c from a+bc
+    return hashlib.blake2b(b"".join((*sized, tools)), digest_size=8).hexdigest()

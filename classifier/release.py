@@ -15,10 +15,13 @@ TRAINING_COMMAND = "flashlane classifier train --data DIR --out DIR"
 
 NOTES = (
     "The score ranks requests by P(weak fails) x P(strong succeeds); it is not a probability.",
+    "Near-duplicates are trained on once, and not at all when a source that holds them is left out.",
+    "failure_head_auc is that of the weak-failure head alone, which is no part of the score.",
     "From the prompt alone no ranking gets far beyond prompt length; labels of your own models do.",
     "The reference distribution is composed, not measured: see `reference`.",
     "Its everyday and demanding parts are prompts written for this project, without model outcomes.",
     "They also train the head that tells demanding work from everyday chat, and enter no other head.",
+    "Weights of heads, length, topics and demanding work were chosen by the figures below.",
     "Tools, attachments, depth and language are reported and not weighed.",
     "A fixed rule pushes text in scripts other than Latin and Chinese towards the standard model.",
 )
@@ -57,7 +60,7 @@ def _card(sources: Sequence[Source], own: OwnPrompts, figures: dict[str, object]
             {
                 "name": OWN_PROMPTS,
                 "licences": ["Apache-2.0"],
-                "prompts": len(own.everyday) + len(own.demanding),
+                "prompts": len(own.everyday.values) + len(own.demanding.values),
             }
         ],
         "reference": REFERENCE_SHARES,

@@ -1,4 +1,4 @@
-"""From features to a score: three linear heads, their combination, and its quantile in the reference.
+"""From features to a score: linear heads, their combination, and its quantile in the reference.
 
 Plain Python on purpose: a request needs about a hundred multiplications, less than numpy's overhead.
 """
@@ -9,11 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from classifier.features import FEATURE_NAMES
+from classifier.lsa import Lsa
 
 LENGTH_WEIGHT = 1.0
 """Worth of one standard deviation of log length, against one of the expected gain."""
 
-DEMANDING_WEIGHT = 6.0
+TOPICS_WEIGHT = 0.4
+"""Worth of one standard deviation of the gain that the topics speak for."""
+
+DEMANDING_WEIGHT = 4.0
 """Worth of a text that reads like demanding work for certain, against one that reads like everyday chat."""
 
 UNKNOWN_SCRIPT_WEIGHT = 5.0
@@ -27,6 +31,7 @@ _EDGE = 0.005  # the share of the scale that is kept for what lies outside the r
 
 _WORDS = FEATURE_NAMES.index("words")
 _CHARS = FEATURE_NAMES.index("chars")
+_TOPICS = FEATURE_NAMES.index("topics")
 _OTHER_SCRIPT = FEATURE_NAMES.index("other_script")
 
 
@@ -81,9 +86,10 @@ class Ranker:
     """Everything that orders prompts by the gain expected from the standard model.
 
     Attributes:
-        weak_fails: P(weak model fails).
+        weak_fails: P(weak model fails), as far as it tells where the strong model helps.
         strong_succeeds: P(strong model succeeds).
         demanding: P(demanding work rather than everyday chat).
+        failure: P(weak model fails) for its own sake; no part of the score.
         gain: Scale of P(weak fails) x P(strong succeeds) over the labelled prompts.
         length: Scale of the log length over the labelled prompts.
     """
@@ -91,6 +97,7 @@ class Ranker:
     weak_fails: Head
     strong_succeeds: Head
     demanding: Head
+    failure: Head
     gain: Standard
     length: Standard
     _logits: Callable[..., Sequence[float]] = field(init=False, repr=False, compare=False)
@@ -107,6 +114,7 @@ class Ranker:
         return (
             self.gain.of(gain)
             + LENGTH_WEIGHT * self.length.of(values[_CHARS])
+            + TOPICS_WEIGHT * values[_TOPICS]
             + DEMANDING_WEIGHT * _sigmoid(demanding)
             + UNKNOWN_SCRIPT_WEIGHT * unknown
         )
@@ -120,24 +128,17 @@ class Prior:
         ranker: Orders prompts.
         quantiles: Raw scores at evenly spaced shares of the reference traffic, strictly increasing.
         centre: Median of each feature over the reference; what `contributions` compares with.
+        lsa: The table behind the features `rarity` and `topics`.
     """
 
     ranker: Ranker
     quantiles: tuple[float, ...]
     centre: tuple[float, ...]
+    lsa: Lsa
 
     def score(self, values: Sequence[float]) -> float:
         """The share of the reference traffic that `values` outranks, in (0, 1); ordered at the ends too."""
-        raw = self.ranker.raw(values)
-        table = self.quantiles
-        if raw <= table[0]:
-            return _EDGE * math.exp(max(raw - table[0], -500.0))
-        if raw >= table[-1]:
-            return 1.0 - _EDGE * math.exp(max(table[-1] - raw, -30.0))
-        above = bisect_right(table, raw)
-        low, high = table[above - 1], table[above]
-        share = (above - 1 + (raw - low) / (high - low)) / (len(table) - 1)
-        return _EDGE + (1.0 - 2.0 * _EDGE) * share
+        return rank_in(self.quantiles, self.ranker.raw(values))
 
     def contributions(self, values: Sequence[float]) -> Mapping[str, float]:
         """By how much each feature alone moves the score, against its median in the reference.
@@ -151,6 +152,23 @@ class Prior:
             other[at] = self.centre[at]
             moved[name] = score - self.score(other)
         return moved
+
+
+def rank_in(table: Sequence[float], raw: float) -> float:
+    """The share of a distribution that `raw` outranks, in (0, 1); ordered beyond its ends too.
+
+    Args:
+        table: The distribution's values at even shares, strictly increasing.
+        raw: What to place.
+    """
+    if raw <= table[0]:
+        return _EDGE * math.exp(max(raw - table[0], -500.0))
+    if raw >= table[-1]:
+        return 1.0 - _EDGE * math.exp(max(table[-1] - raw, -30.0))
+    above = bisect_right(table, raw)
+    low, high = table[above - 1], table[above]
+    share = (above - 1 + (raw - low) / (high - low)) / (len(table) - 1)
+    return _EDGE + (1.0 - 2.0 * _EDGE) * share
 
 
 def reference_cut(share: float) -> float:

@@ -31,6 +31,9 @@ class Conversation(msgspec.Struct, frozen=True):
         tool_count: How many tools are offered.
         attachments: Images, audio or files in the pending turn.
         depth: How many turns the whole conversation has.
+        key: Name of the API key, "" when unknown; part of the task's name.
+        endpoint: Path that was called, "" when unknown; part of the task's name.
+        task: The task's name, for a caller that knows it; "" to derive it.
     """
 
     turns: Sequence[Turn]
@@ -39,19 +42,22 @@ class Conversation(msgspec.Struct, frozen=True):
     tool_count: int = 0
     attachments: int = 0
     depth: int = 1
+    key: str = ""
+    endpoint: str = ""
+    task: str = ""
 
 
 class ComplexityEstimate(msgspec.Struct, frozen=True):
     """How much a request would gain from the standard model.
 
     Attributes:
-        score: In [0, 1]; ranks requests by P(Flash fails) x P(standard succeeds). Not a probability.
+        score: In [0, 1]; ranks requests by what the standard model is expected to gain. Not a probability.
         p_flash_ok: Calibrated probability that Flash's answer is good enough; None until there
             are enough labelled pairs to calibrate it.
         domain: One of `classifier.domains.DOMAINS`.
         task: Name of the recurring task this request belongs to (a hash of system prompt and tools),
             or "" when it has neither.
-        model_version: Version of the shipped weights.
+        model_version: Version of the shipped weights, and of what was adapted on top of them.
         features: Feature name -> value, what `score` was computed from.
     """
 

@@ -13,23 +13,29 @@ import safetensors
 
 from classifier.errors import ModelFileInvalid
 from classifier.features import FEATURE_NAMES
+from classifier.lsa import DIMENSIONS, Lsa
 from classifier.scoring import Head, Prior, Ranker, Standard
 
 ARRAYS_NAME = "prior.safetensors"
 CARD_NAME = "prior.json"
-FORMAT = 1
+FORMAT = 2
 _REMEDY = "reinstall flashlane, or make new weights with `flashlane classifier train`"
 _MAX_BYTES = 16 << 20
 _untyped: Any = safetensors  # its functions carry no types
 
-_HEADS = ("weak_fails", "strong_succeeds", "demanding")
+_HEADS = ("weak_fails", "strong_succeeds", "demanding", "failure")
 _SHAPES = {
     **dict.fromkeys(_HEADS, len(FEATURE_NAMES) + 1),
     "gain": 2,
     "length": 2,
     "centre": len(FEATURE_NAMES),
     "quantiles": None,
+    "lsa_rarities": None,
+    "lsa_scales": DIMENSIONS,
+    "lsa_gains": None,
+    "lsa_neutral": 1,
 }
+_BYTES = {"lsa_terms": "U8", "lsa_rows": "I8"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +74,12 @@ def save(folder: Path, prior: Prior, card: Mapping[str, Any]) -> ModelCard:
     import numpy as np  # only writing needs it; a gateway starts without
     from safetensors.numpy import save as serialise
 
-    content = serialise({name: np.array(values, dtype=np.float64) for name, values in _arrays(prior).items()})
+    tensors: dict[str, Any] = {
+        name: np.array(values, dtype=np.float64) for name, values in _arrays(prior).items()
+    }
+    tensors["lsa_terms"] = np.frombuffer("\n".join(prior.lsa.terms).encode(), dtype=np.uint8)
+    tensors["lsa_rows"] = np.frombuffer(prior.lsa.rows, dtype=np.int8)
+    content = serialise(tensors)
     digest = hashlib.sha256(content).hexdigest()
     written = ModelCard(
         format=FORMAT,
@@ -91,19 +102,21 @@ def load(folder: Path) -> tuple[Prior, ModelCard]:
     """
     card = _load_card(folder / CARD_NAME)
     path = folder / ARRAYS_NAME
-    content = _read(path)
+    content = read_bounded(path, _REMEDY)
     if hashlib.sha256(content).hexdigest() != card.sha256:
         raise ModelFileInvalid(f"{path} is damaged: its sha256 is not the one in {CARD_NAME}; {_REMEDY}")
     try:
-        found: list[tuple[str, dict[str, Any]]] = _untyped.deserialize(content)
-        tensors = {name: _floats(tensor) for name, tensor in found}
+        found: dict[str, dict[str, Any]] = dict(_untyped.deserialize(content))
+        blobs = {name: _bytes(found.pop(name), dtype) for name, dtype in _BYTES.items() if name in found}
+        tensors = {name: _floats(tensor) for name, tensor in found.items()}
     except (safetensors.SafetensorError, ValueError) as error:
-        raise ModelFileInvalid(f"{path} is not a safetensors file of float64: {error}; {_REMEDY}") from error
-    return _prior(path, tensors), card
+        raise ModelFileInvalid(f"{path} is not a safetensors file of ours: {error}; {_REMEDY}") from error
+    _check(path, tensors, blobs)
+    return _prior(tensors, _lsa(path, tensors, blobs)), card
 
 
 def _load_card(path: Path) -> ModelCard:
-    content = _read(path)
+    content = read_bounded(path, _REMEDY)
     try:
         found = msgspec.json.decode(content, type=_Format).format
         if found != FORMAT:
@@ -116,15 +129,20 @@ def _load_card(path: Path) -> ModelCard:
     return card
 
 
-def _read(path: Path) -> bytes:
+def read_bounded(path: Path, remedy: str) -> bytes:
+    """The content of a file of ours.
+
+    Raises:
+        ModelFileInvalid: It cannot be read or is larger than any of ours; ends in `remedy`.
+    """
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise ModelFileInvalid(
-                f"{path} is larger than {_MAX_BYTES} bytes, which no weights of ours are; {_REMEDY}"
+                f"{path} is larger than {_MAX_BYTES} bytes, which no weights of ours are; {remedy}"
             )
         return path.read_bytes()
     except OSError as error:
-        raise ModelFileInvalid(f"cannot read {path}: {error.strerror}; {_REMEDY}") from error
+        raise ModelFileInvalid(f"cannot read {path}: {error.strerror}; {remedy}") from error
 
 
 def _floats(tensor: Mapping[str, Any]) -> tuple[float, ...]:
@@ -135,31 +153,71 @@ def _floats(tensor: Mapping[str, Any]) -> tuple[float, ...]:
     return tuple(values)
 
 
+def _bytes(tensor: Mapping[str, Any], dtype: str) -> bytes:
+    if tensor["dtype"] != dtype:
+        raise ValueError(f"dtype {tensor['dtype']}")
+    return bytes(tensor["data"])
+
+
+def _heads(ranker: Ranker) -> tuple[Head, ...]:
+    """In the order of _HEADS."""
+    return (ranker.weak_fails, ranker.strong_succeeds, ranker.demanding, ranker.failure)
+
+
 def _arrays(prior: Prior) -> dict[str, Sequence[float]]:
-    ranker = prior.ranker
-    heads = (ranker.weak_fails, ranker.strong_succeeds, ranker.demanding)
+    ranker, lsa = prior.ranker, prior.lsa
+    heads = zip(_HEADS, _heads(ranker), strict=True)
     return {
-        **{name: (*head.weights, head.bias) for name, head in zip(_HEADS, heads, strict=True)},
+        **{name: (*head.weights, head.bias) for name, head in heads},
         "gain": (ranker.gain.mean, ranker.gain.deviation),
         "length": (ranker.length.mean, ranker.length.deviation),
         "centre": prior.centre,
         "quantiles": prior.quantiles,
+        "lsa_rarities": lsa.rarities,
+        "lsa_scales": lsa.scales,
+        "lsa_gains": lsa.gains,
+        "lsa_neutral": (lsa.neutral,),
     }
 
 
-def _prior(path: Path, tensors: Mapping[str, tuple[float, ...]]) -> Prior:
+def _check(path: Path, tensors: Mapping[str, Sequence[float]], blobs: Mapping[str, bytes]) -> None:
     for name, length in _SHAPES.items():
         if name not in tensors or (length is not None and len(tensors[name]) != length):
             raise ModelFileInvalid(f"{path} lacks the array {name!r} of the right length; {_REMEDY}")
+    for name in _BYTES:
+        if name not in blobs:
+            raise ModelFileInvalid(f"{path} lacks the array {name!r}; {_REMEDY}")
     table = tensors["quantiles"]
     if len(table) < 2 or any(low >= high for low, high in pairwise(table)):
         raise ModelFileInvalid(f"{path} has quantiles that do not increase; {_REMEDY}")
-    weak_fails, strong_succeeds, demanding = (Head(tensors[name][:-1], tensors[name][-1]) for name in _HEADS)
+
+
+def _lsa(path: Path, tensors: Mapping[str, tuple[float, ...]], blobs: Mapping[str, bytes]) -> Lsa:
+    text = blobs["lsa_terms"].decode("utf-8", "replace")
+    terms = tuple(text.split("\n")) if text else ()
+    rarities, gains, rows = tensors["lsa_rarities"], tensors["lsa_gains"], blobs["lsa_rows"]
+    if not len(terms) == len(rarities) == len(gains) == len(rows) / DIMENSIONS:
+        raise ModelFileInvalid(f"{path} has a table of terms whose parts differ in length; {_REMEDY}")
+    return Lsa(
+        terms=terms,
+        rarities=rarities,
+        rows=rows,
+        scales=tensors["lsa_scales"],
+        gains=gains,
+        neutral=tensors["lsa_neutral"][0],
+    )
+
+
+def _prior(tensors: Mapping[str, tuple[float, ...]], lsa: Lsa) -> Prior:
+    weak_fails, strong_succeeds, demanding, failure = (
+        Head(tensors[name][:-1], tensors[name][-1]) for name in _HEADS
+    )
     ranker = Ranker(
         weak_fails=weak_fails,
         strong_succeeds=strong_succeeds,
         demanding=demanding,
+        failure=failure,
         gain=Standard(*tensors["gain"]),
         length=Standard(*tensors["length"]),
     )
-    return Prior(ranker=ranker, quantiles=table, centre=tensors["centre"])
+    return Prior(ranker=ranker, quantiles=tensors["quantiles"], centre=tensors["centre"], lsa=lsa)

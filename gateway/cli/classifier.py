@@ -1,29 +1,32 @@
 """`flashlane classifier`: train the complexity classifier, measure it, and ask it why."""
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from classifier.errors import ClassifierError
 from classifier.model import Classifier
 from classifier.types import ComplexityEstimate, Conversation, Turn
+from gateway.cli.classifier_adapt import adapt, rollback, versions
+from gateway.cli.classifier_eval import evaluate
+from gateway.cli.classifier_output import JsonOption, one_line_errors, print_json, progress_line
 
 # Training and evaluation import numpy and scikit-learn; `explain` must not wait for them, so their modules
 # are imported by the commands that need them.
 
-app = typer.Typer(help="The complexity classifier: train, eval, explain.", no_args_is_help=True)
+app = typer.Typer(help="The complexity classifier: train, adapt, measure, explain.", no_args_is_help=True)
+app.command()(adapt)
+app.command()(versions)
+app.command()(rollback)
+app.command("eval")(evaluate)
 
 EXPLAINED_SHARE = 0.35
 
 DataOption = Annotated[Path, typer.Option("--data", help="Folder of labelled .parquet files, one a source.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 @app.command()
@@ -32,44 +35,29 @@ def train(
     out: Annotated[Path, typer.Option("--out", help="Folder that the weights are written to.")],
 ) -> None:
     """Train on labelled prompts, measure by leaving out one source at a time, and write the weights."""
-    with _one_line_errors(), _progress() as report:
+    with one_line_errors(), progress_line() as report:
         from classifier.release import train as train_weights
 
         card = train_weights(data, out, report)
     typer.echo(f"{card.version} written to {out}")
 
 
-@app.command("eval")
-def evaluate(data: DataOption, *, as_json: JsonOption = False) -> None:
-    """Print leave-one-source-out figures beside prompt length and a random order."""
-    with _one_line_errors(), _progress() as report:
-        from classifier.dataset import load_sources
-        from classifier.evaluation import evaluate as leave_one_source_out
-
-        report("reading the prompts")
-        sources = load_sources(data)
-        found = leave_one_source_out(sources, lambda name: report(f"leaving out {name}")).as_json()
-    if as_json:
-        typer.echo(msgspec.json.format(msgspec.json.encode(found)))
-    else:
-        Console().print(_figures_table(msgspec.convert(found, _Report)))
-
-
 @app.command()
 def explain(
     prompt: Annotated[str, typer.Argument(help="The last user turn.")],
     *,
-    system: Annotated[
-        str, typer.Option("--system", help="The system prompt; names the task, moves no score.")
-    ] = "",
+    system: Annotated[str, typer.Option("--system", help="The system prompt; names the task.")] = "",
+    task: Annotated[str, typer.Option("--task", help="The task's name, in place of the one derived.")] = "",
+    model: Annotated[Path | None, typer.Option("--model", help="Weights to ask; the shipped ones.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the score of a prompt, where it would go, and what moved it."""
-    with _one_line_errors():
-        classifier = Classifier.load()
-    estimate = classifier.estimate(Conversation(turns=[Turn("user", prompt)], system=system))
+    with one_line_errors():
+        classifier = Classifier.load(model)
+    conversation = Conversation(turns=[Turn("user", prompt)], system=system, task=task)
+    estimate = classifier.estimate(conversation)
     cut = classifier.reference_cut(EXPLAINED_SHARE)
-    moved = classifier.contributions(estimate.features)
+    moved = classifier.contributions(estimate.features, conversation)
     route = "standard" if estimate.score > cut else "flash"
     if as_json:
         explanation = _Explanation(
@@ -84,8 +72,9 @@ def explain(
                 name: _Feature(round(value, 4), round(moved[name], 4))
                 for name, value in estimate.features.items()
             },
+            parts={name: round(by, 4) for name, by in moved.items() if name not in estimate.features},
         )
-        typer.echo(msgspec.json.format(msgspec.json.encode(explanation)))
+        print_json(explanation)
         return
     console = Console()
     console.print(
@@ -110,47 +99,7 @@ class _Explanation(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     model_version: str
     features: dict[str, _Feature]
-
-
-class _Figures(msgspec.Struct, frozen=True, kw_only=True):
-    apgr: float
-    apgr_weighted: float
-    cpt80: float
-    weak_failure_auc: float | None
-
-
-class _SourceFigures(_Figures, frozen=True, kw_only=True):
-    rows: int
-    length: _Figures
-    random: _Figures
-
-
-class _Report(msgspec.Struct, frozen=True):
-    sources: dict[str, _SourceFigures]
-    macro: _SourceFigures
-
-
-def _figures_table(report: _Report) -> Table:
-    table = Table(
-        title="Leave one source out: score / length / random (APGR: 0.5 is random; CPT80: less is better)"
-    )
-    table.add_column("source", no_wrap=True)
-    for name in ("rows", "APGR", "APGR weighted", "CPT80 %", "AUC weak fails"):
-        table.add_column(name, justify="right")
-    for name, figures in (*report.sources.items(), ("macro", report.macro)):
-        three = (figures, figures.length, figures.random)
-        table.add_row(
-            name,
-            str(figures.rows),
-            " / ".join(f"{each.apgr:.3f}" for each in three),
-            " / ".join(f"{each.apgr_weighted:.3f}" for each in three),
-            " / ".join(f"{each.cpt80:.1f}" for each in three),
-            " / ".join(
-                "-" if each.weak_failure_auc is None else f"{each.weak_failure_auc:.3f}" for each in three
-            ),
-            style="bold" if name == "macro" else None,
-        )
-    return table
+    parts: dict[str, float]
 
 
 def _features_table(estimate: ComplexityEstimate, moved: Mapping[str, float]) -> Table:
@@ -159,30 +108,6 @@ def _features_table(estimate: ComplexityEstimate, moved: Mapping[str, float]) ->
     table.add_column("value", justify="right")
     table.add_column("contribution", justify="right")
     for name in sorted(moved, key=lambda name: -abs(moved[name])):
-        table.add_row(name, f"{estimate.features[name]:.3f}", f"{moved[name]:+.3f}")
+        value = f"{estimate.features[name]:.3f}" if name in estimate.features else "-"
+        table.add_row(name, value, f"{moved[name]:+.3f}")
     return table
-
-
-@contextmanager
-def _one_line_errors() -> Generator[None]:
-    try:
-        yield
-    except ClassifierError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2) from error
-    except OSError as error:
-        typer.echo(f"error: {error.strerror}: {error.filename}", err=True)
-        raise typer.Exit(2) from error
-
-
-@contextmanager
-def _progress() -> Generator[Callable[[str], None]]:
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
-        task = shown.add_task("starting", total=None)
-
-        def report(step: str) -> None:
-            shown.update(task, description=step)
-
-        yield report

@@ -45,6 +45,79 @@ def test_eval_prints_json_for_scripts(labelled: Path):
     assert {"apgr", "apgr_weighted", "cpt80", "weak_failure_auc", "length", "random"} <= set(found["macro"])
 
 
+def test_eval_trains_without_each_source_when_asked_to(labelled: Path):
+    assert "macro" in run("eval", "--data", str(labelled), "--loso").stdout
+
+
+def test_eval_draws_the_curve(labelled: Path, tmp_path: Path):
+    result = run("eval", "--data", str(labelled / "alpha.parquet"), "--plot", str(tmp_path / "curve.svg"))
+    assert result.exit_code == 0
+    drawn = (tmp_path / "curve.svg").read_text(encoding="utf-8")
+    assert drawn.startswith("<svg")
+    assert drawn.count("<polyline") == 3
+
+
+def test_eval_of_nothing_says_what_to_give():
+    assert "--data" in run("eval").stderr
+    assert "routellm" in run("eval", "--suite", "other", "somewhere").stderr
+
+
+def test_eval_of_a_folder_without_routellm_files_is_one_clear_line(tmp_path: Path):
+    result = run("eval", "--suite", "routellm", str(tmp_path))
+    assert result.exit_code == 2
+    assert "lm-sys/RouteLLM" in result.stderr
+
+
+@pytest.fixture
+def own_pairs(tmp_path: Path) -> Path:
+    """Flash fails one of two tasks."""
+    file = tmp_path / "pairs.jsonl"
+    lines = [
+        {
+            "prompt": f"Do number {number}",
+            "flash_score": float(number % 2 == 0 or number % 3 == 0),
+            "standard_score": 1.0,
+            "task": ("easy", "hard")[number % 2],
+        }
+        for number in range(120)
+    ]
+    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    return file
+
+
+def test_adapting_makes_versions_that_are_listed_served_and_rolled_back(own_pairs: Path, tmp_path: Path):
+    models = str(tmp_path / "models")
+    first = run("adapt", "--pairs", str(own_pairs), "--out", models)
+    assert first.exit_code == 0
+    assert "APGR before" in first.stdout
+    second = json.loads(run("adapt", "--pairs", str(own_pairs), "--out", models, "--json").stdout)
+    assert second["number"] == 2
+    assert second["report"]["after"]["value"] > second["report"]["before"]["value"]
+    listed = json.loads(run("versions", models, "--json").stdout)
+    assert listed["current"] == 2
+    assert set(listed["versions"]) == {"1", "2"}
+    assert run("versions", models).exit_code == 0
+    assert "version 1" in run("rollback", models).stdout
+    assert "no version before 1" in run("rollback", models).stderr
+    shown = json.loads(run("explain", "Do it", "--model", models, "--task", "hard", "--json").stdout)
+    assert set(shown["parts"]) == {"prior", "topic", "task"}
+    assert shown["model_version"] == second["version"]
+
+
+def test_pairs_that_say_nothing_are_refused_and_write_nothing(own_pairs: Path, tmp_path: Path):
+    lines = own_pairs.read_text(encoding="utf-8").splitlines()[:20]
+    own_pairs.write_text("\n".join(lines), encoding="utf-8")
+    result = run("adapt", "--pairs", str(own_pairs), "--out", str(tmp_path / "models"))
+    assert result.exit_code == 2
+    assert "too few" in result.stderr
+    assert not (tmp_path / "models").exists()
+
+
+def test_the_figures_after_so_many_pairs_are_printed(labelled: Path):
+    result = run("eval", "--data", str(labelled), "--adapt-curve", "--draws", "1", "--json")
+    assert json.loads(result.stdout) == {"macro": {}}  # too few prompts in these sources
+
+
 def test_train_writes_weights_that_load(labelled: Path, tmp_path: Path):
     result = run("train", "--data", str(labelled), "--out", str(tmp_path / "weights"))
     assert result.exit_code == 0
@@ -66,7 +139,7 @@ def test_a_package_that_is_not_installed_is_named_with_the_remedy(
     labelled: Path, monkeypatch: pytest.MonkeyPatch, module: str, package: str
 ):
     monkeypatch.setitem(sys.modules, module, None)  # makes importing it fail
-    result = run("eval", "--data", str(labelled))
+    result = run("eval", "--data", str(labelled), "--loso")
     assert result.exit_code == 2
     assert f"{package} is not installed" in result.stderr
     assert "flashlane[train]" in result.stderr

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from classifier.dataset import assert_shippable, load_sources
+from classifier.dataset import assert_shippable, grouped_split, load_sources, stem_key
 from classifier.errors import DatasetInvalid
 
 Rows = list[dict[str, Any]]
@@ -97,3 +97,31 @@ def test_a_folder_of_evaluation_data_is_not_trained_on(tmp_path: Path, open_rows
     write_rows(folder / "fine.parquet", open_rows)
     with pytest.raises(DatasetInvalid, match="evaluation only"):
         assert_shippable(load_sources(folder), folder)
+
+
+@pytest.mark.parametrize("column", ["prompt", "pkey"])
+def test_a_row_without_a_prompt_or_a_key_is_refused(
+    tmp_path: Path, open_rows: Rows, write_rows: Write, column: str
+):
+    open_rows[3][column] = ""
+    write_rows(tmp_path / "spoiled.parquet", open_rows)
+    with pytest.raises(DatasetInvalid, match=column):
+        load_sources(tmp_path)
+
+
+def test_a_split_keeps_each_prompt_on_one_side(labelled: Path):
+    source = load_sources(labelled)[0]
+    kept, held = grouped_split(source, 0.3)
+    keys = [{prompt.key for prompt in part.prompts} for part in (kept, held)]
+    assert keys[0] | keys[1] == {prompt.key for prompt in source.prompts}
+    assert not keys[0] & keys[1]
+    assert 5 < len(held.prompts) < 30
+    assert grouped_split(source, 0.0)[1].prompts == ()
+
+
+def test_the_same_stem_with_other_options_is_the_same_prompt():
+    stem = "Which of these gases do green plants take in during the day?"
+    assert stem_key(stem, stem + "\nA. Oxygen") == stem_key(stem.upper() + " ", stem + "\nA. Argon")
+    assert stem_key("Which is true?", "Which is true? A. x") != stem_key(
+        "Which is true?", "Which is true? A. y"
+    )

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from classifier import weights_file
-from classifier.features import FEATURE_NAMES
+from classifier.features import CONTEXT_FEATURES, FEATURE_NAMES
+from classifier.lsa import DIMENSIONS, Lsa
 from classifier.model import SHIPPED, Classifier, task_name
 from classifier.reference_prompts import load_reference_prompts
 from classifier.scoring import Head, Prior, Ranker, Standard, reference_cut
@@ -15,9 +16,10 @@ from classifier.types import Conversation, Turn
 SIZE = len(FEATURE_NAMES)
 FLAT = Head((0.0,) * SIZE, 0.0)
 LENGTH_ONLY = Prior(
-    ranker=Ranker(FLAT, FLAT, FLAT, gain=Standard(0.25, 1.0), length=Standard(0.0, 1.0)),
+    ranker=Ranker(FLAT, FLAT, FLAT, FLAT, gain=Standard(0.25, 1.0), length=Standard(0.0, 1.0)),
     quantiles=(1.0, 4.0, 5.0, 9.0),
     centre=(0.0,) * SIZE,
+    lsa=Lsa(terms=(), rarities=(), rows=b"", scales=(1.0,) * DIMENSIONS, gains=(), neutral=6.0),
 )
 
 
@@ -60,8 +62,9 @@ def test_a_share_outside_zero_to_one_is_refused(share: float):
 
 def test_no_feature_of_context_or_language_is_weighed_by_a_head():
     prior, _ = weights_file.load(SHIPPED)
-    context = [FEATURE_NAMES.index(name) for name in ("chinese", "tools", "attachments", "depth", "carried")]
-    for head in (prior.ranker.weak_fails, prior.ranker.strong_succeeds, prior.ranker.demanding):
+    context = [FEATURE_NAMES.index(name) for name in CONTEXT_FEATURES]
+    ranker = prior.ranker
+    for head in (ranker.weak_fails, ranker.strong_succeeds, ranker.demanding, ranker.failure):
         assert [head.weights[at] for at in context] == [0.0] * len(context)
 
 

@@ -9,6 +9,7 @@ from classifier.errors import DatasetInvalid
 from classifier.evaluation import evaluate
 from classifier.model import Classifier
 from classifier.release import train
+from classifier.training import distinct, featurise
 from classifier.weights_file import ARRAYS_NAME, CARD_NAME
 
 
@@ -51,3 +52,11 @@ def test_nothing_is_written_when_training_is_refused(tmp_path: Path):
     with pytest.raises(DatasetInvalid):
         train(tmp_path / "nowhere", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_near_duplicates_are_trained_on_once_and_never_when_they_are_measured(labelled: Path):
+    one, two, three = map(featurise, load_sources(labelled))
+    assert [len(each.keys) for each in distinct([one, two, one])] == [60, 60]
+    kept = distinct([two, three], unlike=two.keys[:10])
+    assert [len(each.keys) for each in kept] == [50, 60]
+    assert len(kept[0].prompts.values) == len(kept[0].terms) == len(kept[0].weak_fails) == 50

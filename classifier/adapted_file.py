@@ -1,0 +1,216 @@
+"""An adapted model on disk: arrays in safetensors, everything else in a JSON card that holds their hash.
+
+The prior is not copied. The card names the one that was adapted, and another is refused: the numbers that a
+model was fitted to would not be those that it is served.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import safetensors
+
+from classifier.adapted import AdaptationReport, Adapted, Effects, PairModel, View
+from classifier.calibration import Platt
+from classifier.errors import ModelFileInvalid
+from classifier.inputs import Array, Scale
+from classifier.prior_view import STARTS
+from classifier.surface import Space, Surface
+from classifier.task_gains import Tally, TaskGains
+from classifier.versions import ADAPTED_CARD as CARD_NAME
+from classifier.weights_file import read_bounded
+
+ARRAYS_NAME = "adapted.safetensors"
+FORMAT = 1
+_REMEDY = "make it again with `flashlane classifier adapt`, or go back with `flashlane classifier rollback`"
+_SURFACES = ("gain", "flash_ok")
+
+
+class SurfaceCard(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of one outcome that are no arrays; a tally is [pairs, sum]."""
+
+    mean: float
+    slopes: tuple[float, float]
+    task_shrinkage: float
+    everything: tuple[float, float]
+    tasks: dict[str, tuple[float, float]]
+
+
+class AdaptedCard(msgspec.Struct, frozen=True, kw_only=True):
+    """What an adapted model is.
+
+    Attributes:
+        format: Layout of the two files; a reader refuses one it does not know.
+        version: Its name, unique to its arrays and its prior.
+        prior: Version of the prior that was adapted.
+        sha256: Hash of the safetensors file.
+        created: When, as given by the caller (ISO 8601); "" when it was not.
+        report: What adapting changed.
+        platt: Slope and intercept of p_flash_ok; null while the pairs are too few.
+        gain: Of standard score - flash score.
+        flash_ok: Of whether Flash's answer was good enough.
+    """
+
+    format: int
+    version: str
+    prior: str
+    sha256: str
+    created: str
+    report: AdaptationReport
+    platt: tuple[float, float] | None
+    gain: SurfaceCard
+    flash_ok: SurfaceCard
+
+
+class _Format(msgspec.Struct):
+    format: int
+
+
+def save_adapted(folder: Path, adapted: Adapted, *, prior: str, created: str = "") -> AdaptedCard:
+    """Write both files into `folder`, which must exist."""
+    from safetensors.numpy import save as serialise  # only writing needs it
+
+    content = serialise(dict(_arrays(adapted)))
+    digest = hashlib.sha256(content).hexdigest()
+    model = adapted.model
+    card = AdaptedCard(
+        format=FORMAT,
+        version=f"{prior}+adapted-{FORMAT}-{digest[:8]}",
+        prior=prior,
+        sha256=digest,
+        created=created,
+        report=adapted.report,
+        platt=None if adapted.platt is None else (adapted.platt.slope, adapted.platt.intercept),
+        gain=_surface_card(model.gain),
+        flash_ok=_surface_card(model.flash_ok),
+    )
+    (folder / ARRAYS_NAME).write_bytes(content)
+    (folder / CARD_NAME).write_bytes(msgspec.json.format(msgspec.json.encode(card), indent=2) + b"\n")
+    return card
+
+
+def load_adapted(folder: Path, *, prior: str) -> tuple[Adapted, AdaptedCard]:
+    """Read and check both files.
+
+    Args:
+        folder: Of one version.
+        prior: Version of the prior that it will be served with.
+
+    Raises:
+        ModelFileInvalid: A file is missing, damaged, of another format or of another prior.
+    """
+    card = load_card(folder)
+    if card.prior != prior:
+        raise ModelFileInvalid(
+            f"{folder} was adapted from {card.prior}, and {prior} is installed: adapt again from the pairs "
+            "with `flashlane classifier adapt`"
+        )
+    path = folder / ARRAYS_NAME
+    content = read_bounded(path, _REMEDY)
+    if hashlib.sha256(content).hexdigest() != card.sha256:
+        raise ModelFileInvalid(f"{path} is damaged: its sha256 is not the one in {CARD_NAME}; {_REMEDY}")
+    from safetensors.numpy import load as deserialise
+
+    try:
+        arrays: dict[str, Array] = deserialise(content)
+        return _adapted(arrays, card), card
+    except (safetensors.SafetensorError, KeyError, ValueError) as error:
+        raise ModelFileInvalid(f"{path} lacks what an adapted model needs: {error}; {_REMEDY}") from error
+
+
+def load_card(folder: Path) -> AdaptedCard:
+    """The card of the version in `folder`.
+
+    Raises:
+        ModelFileInvalid: It is missing, damaged or of another format.
+    """
+    path = folder / CARD_NAME
+    content = read_bounded(path, _REMEDY)
+    try:
+        found = msgspec.json.decode(content, type=_Format).format
+        if found != FORMAT:
+            raise ModelFileInvalid(f"{path} has format {found}, this version reads {FORMAT}; {_REMEDY}")
+        return msgspec.json.decode(content, type=AdaptedCard)
+    except msgspec.DecodeError as error:
+        raise ModelFileInvalid(f"{path} is not the card of an adapted model: {error}; {_REMEDY}") from error
+
+
+def _arrays(adapted: Adapted) -> Mapping[str, Array]:
+    model = adapted.model
+    return {
+        "scale_mean": model.view.scale.mean,
+        "scale_factor": model.view.scale.factor,
+        "starts_mean": model.view.starts_mean,
+        "starts_deviation": model.view.starts_deviation,
+        "centres": model.view.centres,
+        "landmark_shapes": model.landmarks.shape,
+        "landmark_topics": model.landmarks.topic,
+        "quantiles": np.array(adapted.quantiles),
+        "gain_shape_weights": model.gain.surface.shape_weights,
+        "gain_topic_weights": model.gain.surface.topic_weights,
+        "flash_ok_shape_weights": model.flash_ok.surface.shape_weights,
+        "flash_ok_topic_weights": model.flash_ok.surface.topic_weights,
+    }
+
+
+def _adapted(arrays: Mapping[str, Array], card: AdaptedCard) -> Adapted:
+    shapes, topics = arrays["landmark_shapes"], arrays["landmark_topics"]
+    size, features = len(shapes), int(shapes.shape[1])
+    _check(arrays, size, features)
+    model = PairModel(
+        view=View(
+            scale=Scale(arrays["scale_mean"], arrays["scale_factor"]),
+            starts_mean=arrays["starts_mean"],
+            starts_deviation=arrays["starts_deviation"],
+            centres=arrays["centres"],
+        ),
+        landmarks=Space(np.zeros((size, STARTS)), shapes, topics, [""] * len(shapes)),
+        gain=_effects(arrays, card.gain, "gain"),
+        flash_ok=_effects(arrays, card.flash_ok, "flash_ok"),
+    )
+    platt = None if card.platt is None else Platt(*card.platt)
+    return Adapted(model, tuple(arrays["quantiles"].tolist()), platt, card.report)
+
+
+def _check(arrays: Mapping[str, Array], size: int, features: int) -> None:
+    topics = arrays["landmark_topics"].shape[1]
+    shapes: dict[str, tuple[int, ...]] = {
+        "scale_mean": (features,),
+        "scale_factor": (features,),
+        "landmark_topics": (size, topics),
+        "starts_mean": (STARTS,),
+        "starts_deviation": (STARTS,),
+        **{f"{name}_{part}_weights": (size,) for name in _SURFACES for part in ("shape", "topic")},
+    }
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape or not np.isfinite(arrays[name]).all():
+            raise ValueError(f"{name} is not a finite array of shape {shape}")
+    if arrays["centres"].ndim != 2 or arrays["centres"].shape[1] != features + topics:
+        raise ValueError("centres have another number of columns than the prompts")
+    if len(arrays["quantiles"]) < 2 or (np.diff(arrays["quantiles"]) <= 0.0).any():
+        raise ValueError("quantiles do not increase")
+
+
+def _surface_card(effects: Effects) -> SurfaceCard:
+    surface, tasks = effects.surface, effects.tasks
+    return SurfaceCard(
+        mean=surface.mean,
+        slopes=(float(surface.slopes[0]), float(surface.slopes[1])),
+        task_shrinkage=surface.task_shrinkage,
+        everything=(tasks.everything.pairs, tasks.everything.total),
+        tasks={name: (tally.pairs, tally.total) for name, tally in sorted(tasks.tasks.items())},
+    )
+
+
+def _effects(arrays: Mapping[str, Array], card: SurfaceCard, name: str) -> Effects:
+    surface = Surface(
+        mean=card.mean,
+        slopes=np.array(card.slopes),
+        shape_weights=arrays[f"{name}_shape_weights"],
+        topic_weights=arrays[f"{name}_topic_weights"],
+        task_shrinkage=card.task_shrinkage,
+    )
+    tasks = {task: Tally(*tally) for task, tally in card.tasks.items()}
+    return Effects(surface, TaskGains(tasks, Tally(*card.everything), card.task_shrinkage))
