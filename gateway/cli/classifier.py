@@ -121,6 +121,7 @@ class _Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 class _SourceFigures(_Figures, frozen=True, kw_only=True):
     rows: int
+    failure_head_auc: float | None
     length: _Figures
     random: _Figures
 
@@ -135,7 +136,7 @@ def _figures_table(report: _Report) -> Table:
         title="Leave one source out: score / length / random (APGR: 0.5 is random; CPT80: less is better)"
     )
     table.add_column("source", no_wrap=True)
-    for name in ("rows", "APGR", "APGR weighted", "CPT80 %", "AUC weak fails"):
+    for name in ("rows", "APGR", "APGR weighted", "CPT80 %", "AUC weak fails", "its own head"):
         table.add_column(name, justify="right")
     for name, figures in (*report.sources.items(), ("macro", report.macro)):
         three = (figures, figures.length, figures.random)
@@ -148,6 +149,7 @@ def _figures_table(report: _Report) -> Table:
             " / ".join(
                 "-" if each.weak_failure_auc is None else f"{each.weak_failure_auc:.3f}" for each in three
             ),
+            "-" if figures.failure_head_auc is None else f"{figures.failure_head_auc:.3f}",
             style="bold" if name == "macro" else None,
         )
     return table
