@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from classifier.domain_evaluation import domain_figures, load_domain_prompts
 from classifier.errors import ClassifierError
 from classifier.model import Classifier
 from classifier.types import ComplexityEstimate, Conversation, Turn
@@ -40,8 +41,43 @@ def train(
 
 
 @app.command("eval")
-def evaluate(data: DataOption, *, as_json: JsonOption = False) -> None:
-    """Print leave-one-source-out figures beside prompt length and a random order."""
+def evaluate(
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Folder of labelled .parquet files, one a source.")
+    ] = None,
+    domains: Annotated[
+        Path | None, typer.Option("--domains", help="Folder of prompts, a .jsonl file a domain.")
+    ] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Print leave-one-source-out figures beside prompt length and a random order, or those of the domains."""
+    if (data is None) == (domains is None):
+        typer.echo("error: give either --data or --domains", err=True)
+        raise typer.Exit(2)
+    if data is not None:
+        _evaluate_scores(data, as_json=as_json)
+    elif domains is not None:
+        _evaluate_domains(domains, as_json=as_json)
+
+
+def _evaluate_domains(folder: Path, *, as_json: bool) -> None:
+    with _one_line_errors():
+        figures = domain_figures(load_domain_prompts(folder))
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(figures)))
+        return
+    table = Table(title="Domains: precision, recall, prompts")
+    for name in ("domain", "language", "precision", "recall", "prompts"):
+        table.add_column(name, justify="left" if name in {"domain", "language"} else "right")
+    for each in figures:
+        table.add_row(
+            each.domain, each.lang, f"{each.precision:.2f}", f"{each.recall:.2f}", str(each.prompts)
+        )
+    Console().print(table)
+
+
+def _evaluate_scores(data: Path, *, as_json: bool) -> None:
     with _one_line_errors(), _progress() as report:
         from classifier.dataset import load_sources
         from classifier.evaluation import evaluate as leave_one_source_out
