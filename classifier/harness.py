@@ -11,7 +11,8 @@ from itertools import islice
 
 from classifier.text import word_set
 
-_SEARCHED = 1 << 18  # so many characters from either end of a text are searched for blocks
+_SEARCHED = 1 << 17  # so many characters from either end of a text are searched for blocks
+_VIEW = 1 << 13  # so many are searched for headings, which takes longer
 _TRIES = 256  # so many tags and headings of a text are looked at
 _LONG_BLOCK = 200  # a block of any two-word name is taken for a harness's from this length on
 
@@ -88,7 +89,9 @@ def without_harness(text: str) -> str:
         return text
     if _TOOL_TURN.match(text):
         return ""
-    return _without_sections(_without_role(text))
+    view = text if len(text) <= 2 * _VIEW else f"{text[:_VIEW]}\n{text[-_VIEW:]}"
+    left = _without_sections(_without_role(view))
+    return text if left == view else left
 
 
 def _without_blocks(text: str) -> str:
