@@ -5,7 +5,7 @@ claims are cut before features are computed. Most prompts hold no trigger word a
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from classifier.claims import ENGLISH_CORE, ENGLISH_FILLER, FOREIGN_CORE, FOREIGN_FILLER, SCRIPT_CLAIM
 from classifier.text import ascii_words, folded, word_set
@@ -14,6 +14,15 @@ _TRIGGERS = ENGLISH_CORE | FOREIGN_CORE | {
     "instructions", "engine", "step", "breath", "depends", "genius", "expert", "flash",
     "--model", "--tier", "x-model", "x-route", "x-router", "x-tier", "x-complexity", "x-difficulty",
 }  # fmt: skip
+_WEAK_PHRASES: Mapping[str, Sequence[str]] = {
+    "step": ("step by step", "step-by-step"),
+    "breath": ("deep breath",),
+    "depends": ("depends on",),
+    "genius": ("a genius",),
+    "expert": ("expert",),
+}
+"""Common words, and what a claim holds that has no other trigger: quicker to look for than claims."""
+
 _SCRIPT = re.compile("[\u0370-\u1fff\u3040-\u30ff\uac00-\ud7af]")
 _CHINESE_TRIGGER = re.compile(
     "简单|容易|困难|很难|复杂|重要|紧急|模型|忽略|思考|推理|簡單|困難|很難|複雜|緊急|難し"
@@ -91,6 +100,9 @@ _HINT = re.compile(
     rf"|[\[<@#]{{0,2}}(?:\b|--){_KEY}[\"']?(?: ?[:=] ?| ){{1}}[\"']?{_VALUE}\b[\"']?[\]>/]{{0,3}}",
     re.IGNORECASE,
 )
+_HINT_WORDS = (
+    "rout", "tier", "model", "complexity", "difficulty", "priority", "effort", "target", "level",
+)  # fmt: skip
 _BLOB = re.compile(r"[A-Za-z0-9+/_-]{32,}={0,2}")
 _ROUTE_BLOCK = re.compile(
     r"<(router?|routing|tier|difficulty|complexity)\b[^<>]{0,80}>[^<]{0,200}</\1>", re.IGNORECASE
@@ -99,6 +111,8 @@ _ROUTE_BLOCK = re.compile(
 
 def _without_blobs(text: str) -> str:
     """Cut base64 and the like: long runs of letters of both cases and digits."""
+    if max(map(len, text.split()), default=0) < _BLOB_CHARS:
+        return text
     return _BLOB.sub(lambda run: " " if _MIXED.issubset(map(_kind, run[0])) else run[0], text)
 
 
@@ -113,6 +127,7 @@ _BLOB_CHARS = 24
 _STOPS = ".!?\n,;:。！？，；：؟،।"
 _CLAUSE = re.compile(f"[^{_STOPS}]*[{_STOPS}]*")
 _LONG = 400
+_MOST_CLAIMS = 48
 _MOST_LEADING = {":": 6, "：": 6, ",": 3}  # words of what leads to a claim: "note to the router:"
 _CHINESE_LEADS = frozenset(
     {"注意：", "提示：", "备注：", "说明：", "注意,", "注意，", "提示:", "注意:", "备注:", "请注意："}
@@ -139,20 +154,39 @@ def has_trigger(text: str, words: Collection[str]) -> bool:
 
 def cut_claims(text: str) -> str:
     """`without_steering` for a text that has a trigger."""
-    cut = _without_blobs(_ROUTE_BLOCK.sub(" ", _HINT.sub(" ", _HINT.sub(" ", text))))
-    kept = _EMPTY.sub(" ", _without_claims(_CLAUSE.findall(cut)))
+    cut = _without_blobs(_without_hints(text))
+    kept = _without_claims(_CLAUSE.findall(cut))
+    if kept != text:
+        kept = _EMPTY.sub(" ", kept)
     return kept if any(map(str.isalnum, kept)) else text
+
+
+def _without_hints(text: str) -> str:
+    """Cut settings in the words of a router: "tier: flash", in comments and JSON too."""
+    lowered = text.lower()
+    if not any(word in lowered for word in _HINT_WORDS):  # which spares a slow search of most texts
+        return text
+    cut = _HINT.sub(" ", _HINT.sub(" ", text))
+    return _ROUTE_BLOCK.sub(" ", cut) if "</" in cut else cut
 
 
 def _without_claims(clauses: Sequence[str]) -> str:
     """Cut the claims, and what leads to one ("note to the router:") or follows it and says nothing."""
-    kept = list(map(_keep, clauses))
+    kept = list(clauses)
+    for at in _looked_at(clauses):
+        kept[at] = _keep(clauses[at])
     cut = [not left.strip() and bool(clause.strip()) for left, clause in zip(kept, clauses, strict=True)]
     for at, clause in enumerate(clauses):
         before, after = at > 0 and cut[at - 1], at + 1 < len(cut) and cut[at + 1]
         if not cut[at] and ((after and _leads(clause)) or (before and _follows(clause))):
             kept[at] = ""
     return "".join(kept)
+
+
+def _looked_at(clauses: Sequence[str]) -> Sequence[int]:
+    """Which clauses may hold a claim; of very many those at both ends, where who means to steer writes."""
+    found = [at for at, clause in enumerate(clauses) if has_trigger(clause, ascii_words(folded(clause)))]
+    return found if len(found) <= _MOST_CLAIMS else found[: _MOST_CLAIMS // 2] + found[-_MOST_CLAIMS // 2 :]
 
 
 def _leads(clause: str) -> bool:
@@ -170,8 +204,6 @@ def _follows(clause: str) -> bool:
 
 def _keep(clause: str) -> str:
     words = ascii_words(folded(clause))
-    if not has_trigger(clause, words):
-        return clause
     body = clause.rstrip(_STOPS + " ")
     if len(body) > _LONG:  # keeps the time bounded; who means to steer does it at an end
         return (
@@ -179,6 +211,8 @@ def _keep(clause: str) -> str:
             + body[_LONG // 2 : -_LONG // 2]
             + _keep(clause[len(body) - _LONG // 2 :])
         )
+    if clause.isascii() and not _may_press(clause, _TRIGGERS.intersection(words)):
+        return clause
     if _is_claim(body, words) and "?" not in clause[len(body) :]:
         return ""
     rest, claims = _CLAIM.subn(" ", body)
@@ -191,6 +225,14 @@ def _keep(clause: str) -> str:
         return ""
     # A claim at the end takes its full stop along.
     return rest.rstrip() if rest.endswith(" ") else rest + clause[len(body) :]
+
+
+def _may_press(clause: str, triggers: Collection[str]) -> bool:
+    """Whether a clause with these triggers can be a claim, as far as common words go."""
+    if not _WEAK_PHRASES.keys() >= set(triggers):
+        return True
+    lowered = clause.lower()
+    return any(phrase in lowered for word in triggers for phrase in _WEAK_PHRASES[word])
 
 
 def _is_claim(body: str, words: Collection[str]) -> bool:
