@@ -12,6 +12,8 @@ from classifier.lexicon import (
     ENGLISH_PAIR_CUES,
     PAIR_ENDS,
     PAIR_STARTS,
+    SCRIPT_CUES,
+    SCRIPT_TERMS,
 )
 from classifier.reading import Reading
 from classifier.text import Marks, count_signs, numbers_and_long_words
@@ -79,6 +81,7 @@ _NEGATION = _CUE_PLACES["negation"]
 _ENGLISH = {word: _CUE_PLACES[name] for word, name in ENGLISH_CUES.items()}
 _ENGLISH_PAIRS = {pair: _CUE_PLACES[name] for pair, name in ENGLISH_PAIR_CUES.items()}
 _CHINESE = {term: _CUE_PLACES[name] for term, name in CHINESE_CUES.items()}
+_SCRIPTS = {term: _CUE_PLACES[name] for term, name in SCRIPT_CUES.items()}
 _LOGS = tuple(log1p(count) for count in range(_MAX_CUES + 1))
 
 
@@ -138,7 +141,7 @@ def values_of(
         long_words / count,  # long_words
         min(len("".join(words)) / count, 12.0),  # word_length
         len(reading.distinct) / count if words else 1.0,  # distinct_words
-        float(stem.rstrip().endswith(("?", "？"))),  # ends_in_question
+        float(stem.rstrip().endswith(("?", "？", "؟"))),  # ends_in_question
         float(reading.options),  # options
         log1p(_asks(stem, signs)),  # asks
         *_cues(reading),
@@ -210,6 +213,9 @@ def _cues(reading: Reading) -> list[float]:
         for term in CHINESE_TERMS.find(reading.stem):
             counts[_CHINESE[term]] += 1
         counts[_NEGATION] += reading.stem.count("不")  # too frequent for a term of one character
+    if reading.scripts:
+        for term in SCRIPT_TERMS.find(reading.stem.lower()):
+            counts[_SCRIPTS[term]] += 1
     return [_LOGS[min(found, _MAX_CUES)] if found else 0.0 for found in counts]
 
 

@@ -7,6 +7,8 @@ characters. Looking them up costs one dictionary access a word, whatever the num
 import re
 from collections.abc import Iterable, Mapping
 
+from classifier.languages import LATIN, LATIN_PAIRS, OTHER
+
 CUE_NAMES = (
     "prove",
     "compute",
@@ -136,7 +138,7 @@ def _starts(terms: Iterable[str]) -> re.Pattern[str]:
 
 
 class ChineseTerms:
-    """A set of Chinese terms that is found in a text by one walk over it."""
+    """A set of terms, Chinese or of another script, that is found in a text by one walk over it."""
 
     __slots__ = ("_lengths", "_starts", "_terms")
 
@@ -157,13 +159,23 @@ class ChineseTerms:
         return found
 
 
-ENGLISH_CUES: Mapping[str, str] = _invert(_ENGLISH)
-ENGLISH_PAIR_CUES: Mapping[tuple[str, str], str] = {
-    (pair.split("_")[0], pair.split("_")[1]): name for pair, name in _invert(_ENGLISH_PAIRS).items()
-}
+def _pairs(table: Mapping[str, str]) -> dict[tuple[str, str], str]:
+    return {(pair.split("_")[0], pair.split("_")[1]): name for pair, name in _invert(table).items()}
+
+
+_SCRIPTS = {term.replace("_", " "): name for term, name in _invert(OTHER).items()}
+_HAN = re.compile("[\u3400-\u9fff]+")
+
+ENGLISH_CUES: Mapping[str, str] = _invert(LATIN) | _invert(_ENGLISH)
+ENGLISH_PAIR_CUES: Mapping[tuple[str, str], str] = _pairs(LATIN_PAIRS) | _pairs(_ENGLISH_PAIRS)
 PAIR_STARTS: frozenset[str] = frozenset(first for first, _ in ENGLISH_PAIR_CUES)
 PAIR_ENDS: Mapping[str, frozenset[str]] = {
     start: frozenset(second for first, second in ENGLISH_PAIR_CUES if first == start) for start in PAIR_STARTS
 }
-CHINESE_CUES: Mapping[str, str] = _invert(_CHINESE)
+CHINESE_CUES: Mapping[str, str] = {
+    term: name for term, name in _SCRIPTS.items() if _HAN.fullmatch(term)
+} | _invert(_CHINESE)
+"""Simplified and traditional Chinese, and what Japanese writes in Chinese characters alone."""
 CHINESE_TERMS = ChineseTerms(CHINESE_CUES)
+SCRIPT_CUES: Mapping[str, str] = {term: name for term, name in _SCRIPTS.items() if not _HAN.fullmatch(term)}
+SCRIPT_TERMS = ChineseTerms(SCRIPT_CUES)

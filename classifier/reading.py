@@ -2,8 +2,9 @@
 """What the classifier reads of a conversation: a bounded, cleaned view of the pending task.
 
 The pending task is the last user turn. When that is a short follow-up ("now the same for the other side"),
-the user turn before it belongs to the task as well. Blocks that a harness adds, and claims about
-difficulty or about which model to use, are cut: they are not part of the work asked for.
+the user turn before it belongs to the task as well, and so on back to one that stands for itself. What a
+harness puts around a question, and claims about difficulty or about which model to use, are cut: they are
+not part of the work asked for.
 """
 
 import re
@@ -12,8 +13,10 @@ from itertools import islice
 
 import msgspec
 
+from classifier.follow_ups import ends_the_task, points_back
+from classifier.harness import without_harness
 from classifier.steering import cut_claims, has_trigger
-from classifier.text import ascii_signs, ascii_words
+from classifier.text import ascii_signs, ascii_words, folded
 from classifier.types import Turn
 
 MAX_CHARS = 8192
@@ -23,12 +26,29 @@ _HEAD = 3072
 _TAIL = 3072
 _SAMPLES = 4
 _SAMPLE = (MAX_CHARS - _HEAD - _TAIL - _SAMPLES - 1) // _SAMPLES
-_BLOCK_SEARCH = 1 << 18  # a harness block that is not closed within this many characters stays
 _FOLLOW_UP_WORDS = 14
+"""A turn of at most so many words belongs to the task before it."""
+
+_POINTING_WORDS = 40
+"""The same for a turn that says so ("now the same for ...")."""
+
+_ADDING_WORDS = 10
+"""A turn of at most so many words adds nothing to the task that it goes on with, once others follow it."""
+
+LOOK_BACK = 16
+"""So many user turns before the last one are looked at, at most."""
+
 
 _CHINESE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]+")
-_OTHER_LETTERS = re.compile("[\u00c0-\u02af\u0370-\u1fff\u3040-\u30ff\uac00-\ud7af]")
-_OTHER_UNSPACED = re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\uac00-\ud7af]")
+_OTHER_LETTERS = re.compile("[\u0370-\u1dff\u1f00-\u1fff\u3040-\u30ff\uac00-\ud7af]")
+_SYLLABLES = re.compile("[\u3040-\u30ff\uac00-\ud7af]")  # kana and hangul
+_UNKNOWN = (
+    re.compile(  # letters of scripts that no cue words are in: neither Greek, Cyrillic, Hebrew, Arabic,
+        # Devanagari, Thai, kana nor hangul
+        "[\u0530-\u058f\u0700-\u074f\u0780-\u08ff\u0980-\u0dff\u0e80-\u1dff]"
+    )
+)
+_CHINESE_A_WORD, _SYLLABLES_A_WORD, _LETTERS_A_WORD = 1.6, 2.4, 5.5
 _FIRST_OPTION = re.compile(r"(?:\n[ \t]*|[ ;；。?？:：])\(?A ?[.):：、．]")
 _NEXT_OPTION = re.compile(r"(?:\n[ \t]*|[ ;；。])\(?B ?[.):：、．]")
 _OPTION_CHARS = 400  # the second option begins at most this far from the first
@@ -41,11 +61,6 @@ _REWORKING = re.compile(
 )
 _INSTRUCTION = 120  # an instruction that stands before or after its material is at most this long
 _MATERIAL = 100  # this much of the material counts
-_BLOCKS = ("system-reminder", "tool_result", "context", "environment_details")
-_CLOSERS = frozenset({
-    "thanks", "thank", "thx", "ty", "bye", "goodbye", "ok", "okay", "great", "cool", "nice", "perfect",
-    "谢谢", "多谢", "再见", "好的",
-})  # fmt: skip
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -60,8 +75,10 @@ class Reading(msgspec.Struct, frozen=True):
         distinct: The set of `words`.
         signs: ASCII punctuation of the stem, in order.
         chinese: Chinese characters in the stem.
-        other: Letters of the stem in scripts other than ASCII and Chinese.
-        units: Length of the stem in words; unspaced scripts count 1.6 characters as a word.
+        scripts: Letters of the stem in scripts other than Latin and Chinese.
+        other: Those of them in scripts that no cue words are in.
+        units: Length of the stem in words; 1.6 Chinese characters, 2.4 of kana or hangul, and 5.5 letters of
+            other scripts count as a word.
         options: Whether multiple-choice options were cut.
         carried: Whether an earlier user turn is part of it.
     """
@@ -73,6 +90,7 @@ class Reading(msgspec.Struct, frozen=True):
     distinct: frozenset[str]
     signs: bytes
     chinese: int
+    scripts: int
     other: int
     units: float
     options: bool
@@ -88,58 +106,101 @@ def bounded(text: str) -> str:
     return "\n".join((text[:_HEAD], *middle, text[-_TAIL:]))
 
 
-def read(text: str, *, carried: bool = False) -> Reading:
+def read(text: str) -> Reading:
     """Read `text`, whatever its length or content; never raises."""
-    text = bounded(_without_blocks(text))
-    words = ascii_words(text)
-    distinct = frozenset(words)
-    if steered := has_trigger(text, distinct):
-        text = cut_claims(text)
+    text = bounded(without_harness(text).strip() or text)
+    words: list[str] | None = ascii_words(folded(text))
+    if has_trigger(text, words):
+        text, words = cut_claims(text), None
     view = text.strip()
     asked = _without_options(view)
     stem = _without_material(asked)
-    if steered or len(stem) < len(view):
-        words = ascii_words(stem)
-        distinct = frozenset(words)
-    chinese = other = 0
+    if words is None or len(stem) < len(view):
+        words = ascii_words(folded(stem))
+    return _reading(
+        view, stem, words, length=len(view) - len(asked) + len(stem), options=len(asked) < len(view)
+    )
+
+
+def _reading(view: str, stem: str, words: list[str], *, length: int, options: bool) -> Reading:
+    chinese = scripts = other = 0
     units = float(len(words))
     if not stem.isascii():
-        chinese, other, unspaced = _letters(stem)
-        units = len(words) + (chinese + unspaced) / 1.6 + (other - unspaced) / 5.5
+        chinese, scripts, syllables, other = _letters(stem)
+        units += (
+            chinese / _CHINESE_A_WORD
+            + syllables / _SYLLABLES_A_WORD
+            + (scripts - syllables) / _LETTERS_A_WORD
+        )
     return Reading(
-        text=view, stem=stem, length=len(view) - len(asked) + len(stem),
-        words=words, distinct=distinct, signs=ascii_signs(stem),
-        chinese=chinese, other=other, units=units, options=len(asked) < len(view), carried=carried,
+        text=view, stem=stem, length=length, words=words, distinct=frozenset(words), signs=ascii_signs(stem),
+        chinese=chinese, scripts=scripts, other=other, units=units, options=options, carried=False,
     )  # fmt: skip
 
 
 def read_task(turns: Sequence[Turn]) -> Reading:
-    """Read the pending task: the last user turn, and the one before it when this one is a short follow-up."""
-    last = _last_user(turns, len(turns), 0)
-    if last is None:
+    """Read the pending task: the last user turn, with those before it that it goes on with."""
+    users = [turn.text for turn in turns if turn.role == "user"][-LOOK_BACK - 1 :]
+    if not users:
         return read(turns[-1].text if turns else "")
-    task = read(turns[last].text)
-    if task.units > _FOLLOW_UP_WORDS or _closes(task):
+    while len(users) > 1 and not without_harness(users[-1]):
+        users.pop()  # the output of a tool, sent as a user's turn
+    task = read(users.pop())
+    if not users or task.units > _POINTING_WORDS or ends_the_task(task.words, task.text):
         return task
-    earlier = _last_user(turns, last, max(0, last - 2))
-    if earlier is None:
+    if task.units > _FOLLOW_UP_WORDS and not _goes_on(task):
         return task
-    return read(f"{bounded(_without_blocks(turns[earlier].text))}\n{task.text}", carried=True)
+    return _joined([*_that_count(_before(users)), task])
 
 
-def _last_user(turns: Sequence[Turn], end: int, start: int) -> int | None:
-    """Where the last user turn before `end`, and not before `start`, stands."""
-    for at in range(end - 1, start - 1, -1):
-        if turns[at].role == "user":
-            return at
-    return None
+def _before(users: Sequence[str]) -> Sequence[Reading]:
+    """The turns, oldest first, from the last one that stands for itself on."""
+    found: list[Reading] = []
+    for text in reversed(users):
+        part = read(text)
+        if ends_the_task(part.words, part.text):
+            continue
+        found.insert(0, part)
+        if not _goes_on(part):
+            break
+    return found
 
 
-def _letters(stem: str) -> tuple[int, int, int]:
-    """Count Chinese characters, letters of other scripts, and those of them in unspaced scripts."""
+def _that_count(parts: Sequence[Reading]) -> Sequence[Reading]:
+    """The first one, and the longest of the others unless that is short: easy turns must not add up."""
+    if len(parts) < 2:
+        return parts
+    longest = max(parts[1:], key=_units)
+    return (parts[0], longest) if longest.units > _ADDING_WORDS else parts[:1]
+
+
+def _units(part: Reading) -> float:
+    return part.units
+
+
+def _goes_on(part: Reading) -> bool:
+    return part.units <= _POINTING_WORDS and points_back(part.words, part.text, part.units)
+
+
+def _joined(parts: Sequence[Reading]) -> Reading:
+    """Several turns as one task."""
+    if len(parts) == 1:
+        return parts[0]
+    stem = bounded("\n".join([part.stem for part in parts]))
+    joined = _reading(
+        bounded("\n".join([part.text for part in parts])), stem, ascii_words(folded(stem)),
+        length=sum(part.length for part in parts), options=any(part.options for part in parts),
+    )  # fmt: skip
+    return msgspec.structs.replace(joined, carried=True)
+
+
+def _letters(stem: str) -> tuple[int, int, int, int]:
+    """Count Chinese characters, letters of other scripts, and of those syllables and unknown ones."""
     chinese = len("".join(_CHINESE.findall(stem)))
-    other = len(_OTHER_LETTERS.findall(stem))
-    return chinese, other, len(_OTHER_UNSPACED.findall(stem)) if other else 0
+    scripts = len(_OTHER_LETTERS.findall(stem))
+    if not scripts:
+        return chinese, 0, 0, 0
+    return chinese, scripts, len(_SYLLABLES.findall(stem)), len(_UNKNOWN.findall(stem))
 
 
 def _without_options(view: str) -> str:
@@ -168,24 +229,3 @@ def _without_material(stem: str) -> str:
     if after > 0 and _REWORKING.search(tail, after):
         return stem[:kept] + tail[after:]
     return stem
-
-
-def _closes(task: Reading) -> bool:
-    if task.chinese:
-        return task.text.strip(" \n!！。.~") in _CLOSERS
-    return len(task.words) <= 4 and bool(task.words) and task.words[0] in _CLOSERS
-
-
-def _without_blocks(text: str) -> str:
-    """Cut the blocks that agent harnesses add to a user turn, as long as something else is left."""
-    head = text[:64].lstrip()
-    if not head.startswith("<"):
-        return text
-    for name in _BLOCKS:
-        if head.startswith(f"<{name}>"):
-            close = f"</{name}>"
-            end = text.find(close, 0, _BLOCK_SEARCH)
-            if end >= 0:
-                rest = text[end + len(close) : end + len(close) + 64]
-                return text[end + len(close) :] if rest.strip() else text
-    return text

@@ -23,7 +23,14 @@ NOTES = (
     "They also train the head that tells demanding work from everyday chat, and enter no other head.",
     "Weights of heads, length, topics and demanding work were chosen by the figures below.",
     "Tools, attachments, depth and language are reported and not weighed.",
-    "A fixed rule pushes text in scripts other than Latin and Chinese towards the standard model.",
+    (
+        "A fixed rule pushes text in scripts without cue words (other than Latin, Chinese, Japanese, Korean, "
+        "Cyrillic, Greek, Arabic, Hebrew, Devanagari, Thai) towards the standard model."
+    ),
+    (
+        "Domains are weighted cue words, precise rather than complete: on prompts written after the last "
+        "cue, precision .67 to 1.0, recall .42 to .67 (medical, finance) and .08 to .17 (legal, safety)."
+    ),
 )
 
 

@@ -6,6 +6,7 @@ bytes is one loop in C, many times faster than a regular expression or a walk in
 
 import re
 import string
+import unicodedata
 
 _WORD = (string.ascii_letters + string.digits + "-").encode()
 _BETWEEN = bytes(code for code in range(33, 127) if code not in _WORD) + string.whitespace.encode()
@@ -17,6 +18,25 @@ _MASK = bytes(
 )  # a byte for each character: of a break, of a digit, of anything else in a word
 _NO_SIGN = bytes(code for code in range(256) if chr(code) not in string.punctuation)
 _LONG = b" " + b"x" * 9
+
+
+_FOLDABLE = re.compile("[\u00c0-\u024f\u1e00-\u1eff\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
+_MARKS = re.compile("[\u0300-\u036f]+")
+_LETTERS = str.maketrans(
+    {"ß": "ss", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ø": "o", "æ": "ae", "œ": "oe", "\u0131": "i"}
+)
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a list that is written as one string."""
+    return frozenset(text.split())
+
+
+def folded(text: str) -> str:
+    """`text` with Latin letters that have accents, or are of full width, as ASCII letters."""
+    if text.isascii() or not _FOLDABLE.search(text):
+        return text
+    return _MARKS.sub("", unicodedata.normalize("NFKD", text.translate(_LETTERS)))
 
 
 def ascii_words(text: str) -> list[str]:

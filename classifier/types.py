@@ -24,8 +24,8 @@ class Conversation(msgspec.Struct, frozen=True):
     """What the classifier may look at.
 
     Attributes:
-        turns: The last turns, oldest first, without system messages. Only the last user turn
-            and the two turns before it are read, so a caller may leave the rest out.
+        turns: The last turns, oldest first, without system messages. Only user turns are read, at
+            most `reading.LOOK_BACK` before the last one, so a caller may leave the rest out.
         system: The system (and developer) prompt; names the task, never moves the score.
         tools: The `tools` array as the JSON bytes that came in, b"" when there is none.
         tool_count: How many tools are offered.

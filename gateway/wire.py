@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from backends.types import CHAT_PATH
+from classifier.reading import LOOK_BACK
 from classifier.types import Conversation, Turn
 from gateway.body import as_raw, read_field
 from gateway.errors import BodyInvalid
@@ -58,10 +59,10 @@ class ChatRequest(msgspec.Struct):
         return len(self.messages) - 1
 
     def conversation(self) -> Conversation:
-        """Return what the classifier looks at: the last user turn and the two turns before it."""
+        """Return what the classifier looks at: the last user turn, and some of those before it."""
         messages, pending = self.messages, self.pending()
         last = messages[pending]
-        before = [m for m in messages[:pending] if m.role not in SYSTEM_ROLES][-2:]
+        before = [m for m in messages[:pending] if m.role == "user"][-LOOK_BACK:]
         system = [m.text() for m in messages if m.role in SYSTEM_ROLES]
         tools = bytes(self.fields["tools"]) if "tools" in self.fields else b""
         return Conversation(

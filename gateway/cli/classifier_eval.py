@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from classifier.domain_evaluation import domain_figures, load_domain_prompts
 from classifier.errors import DatasetInvalid
 from classifier.model import Classifier
 from gateway.cli.classifier_output import JsonOption, one_line_errors, print_json, progress_line
@@ -38,6 +39,9 @@ CurveOption = Annotated[
 FoldsOption = Annotated[
     bool, typer.Option("--five-fold", help="APGR after adapting to four fifths of each source.")
 ]
+DomainsOption = Annotated[
+    Path | None, typer.Option("--domains", help="Folder of prompts, a .jsonl file a domain.")
+]
 SuiteOption = Annotated[
     tuple[str, Path] | None,
     typer.Option("--suite", help="`routellm PATH`: RouteLLM's own files, in a checkout of it."),
@@ -55,10 +59,14 @@ def evaluate(
     draws: Annotated[int, typer.Option("--draws", min=1, help="Draws of --adapt-curve.")] = 20,
     five_fold: FoldsOption = False,
     suite: SuiteOption = None,
+    domains: DomainsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a model beside prompt length and a random order; only --loso trains."""
     with one_line_errors():
+        if domains is not None:
+            _domains(domains, as_json=as_json)
+            return
         _check(data, suite, plot)
         if suite is not None:
             _suite(suite[1], model, as_json=as_json)
@@ -76,7 +84,7 @@ def _check(data: list[Path] | None, suite: tuple[str, Path] | None, plot: Path |
     if suite is not None and suite[0] != "routellm":
         raise typer.BadParameter(f"{suite[0]!r} is no known suite; give: --suite routellm PATH")
     if suite is None and not data:
-        raise typer.BadParameter("give files with --data, or --suite routellm PATH")
+        raise typer.BadParameter("give files with --data, or --suite routellm PATH, or --domains FOLDER")
     if plot is not None and plot.suffix != ".svg":
         raise typer.BadParameter(f"--plot writes SVG; name the file {plot.with_suffix('.svg')}")
 
@@ -261,15 +269,31 @@ class _LosoFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 class _LosoSource(_LosoFigures, frozen=True, kw_only=True):
     rows: int
+    failure_head_auc: float | None = None
     length: _LosoFigures
     random: _LosoFigures
+
+
+def _domains(folder: Path, *, as_json: bool) -> None:
+    figures = domain_figures(load_domain_prompts(folder))
+    if as_json:
+        print_json(figures)
+        return
+    table = Table(title="Domains: precision, recall, prompts")
+    for name in ("domain", "language", "precision", "recall", "prompts"):
+        table.add_column(name, justify="left" if name in {"domain", "language"} else "right")
+    for each in figures:
+        table.add_row(
+            each.domain, each.lang, f"{each.precision:.2f}", f"{each.recall:.2f}", str(each.prompts)
+        )
+    Console().print(table)
 
 
 def _loso_table(found: dict[str, Any]) -> Table:
     sources = msgspec.convert({**found["sources"], "macro": found["macro"]}, dict[str, _LosoSource])
     table = Table(title="Leave one source out: score / length / random")
     table.add_column("source", no_wrap=True)
-    for name in ("rows", "APGR", "APGR weighted", "CPT80 %", "AUC weak fails"):
+    for name in ("rows", "APGR", "APGR weighted", "CPT80 %", "AUC weak fails", "its own head"):
         table.add_column(name, justify="right")
     for name, figures in sources.items():
         three = (figures, figures.length, figures.random)
@@ -280,6 +304,7 @@ def _loso_table(found: dict[str, Any]) -> Table:
             " / ".join(f"{each.apgr_weighted:.3f}" for each in three),
             " / ".join(f"{each.cpt80:.1f}" for each in three),
             " / ".join(_three(each.weak_failure_auc) for each in three),
+            _three(figures.failure_head_auc),
             style="bold" if name == "macro" else None,
         )
     return table

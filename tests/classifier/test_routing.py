@@ -93,7 +93,7 @@ def test_a_hard_task_fades_when_the_topic_changed_two_turns_ago(classifier: Clas
         ("비잔틴 장애 허용 합의 알고리즘의 안전성을 증명하고 복잡도를 분석하세요", "안녕하세요"),
     ],
 )
-def test_scripts_without_cue_words_degrade_to_standard_and_greetings_do_not(
+def test_hard_prompts_in_other_scripts_go_to_standard_and_greetings_do_not(
     classifier: Classifier, hard: str, easy: str
 ):
     cut = classifier.reference_cut(SHARE)

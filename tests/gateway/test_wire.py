@@ -166,7 +166,7 @@ def test_of_parts_the_text_is_read_and_the_rest_is_counted():
     assert sent(request)["messages"][0]["content"] == PARTS
 
 
-def test_the_conversation_is_the_last_user_turn_and_two_before_it():
+def test_the_conversation_is_the_turns_of_the_user():
     request = chat(
         {"role": "developer", "content": "Be brief."},
         *({"role": role, "content": f"{role} {n}"} for n in range(3) for role in ("user", "assistant")),
@@ -176,7 +176,7 @@ def test_the_conversation_is_the_last_user_turn_and_two_before_it():
         {"role": "tool", "content": "42", "tool_call_id": "1"},
     )
     conversation = request.conversation()
-    assert [turn.text for turn in conversation.turns] == ["user 2", "assistant 2", "and now?"]
+    assert [turn.text for turn in conversation.turns] == ["user 0", "user 1", "user 2", "and now?"]
     assert conversation.system == "Be brief.\nIn French."
     assert conversation.depth == 9
 
