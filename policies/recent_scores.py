@@ -5,15 +5,16 @@ windows are shared through a Redis stream, so that many processes see one traffi
 does not forget it.
 
 A quantile of the past is wrong about a future that drifts, and about scores with many ties. So the level
-of the quantile is corrected after each request by how far the share sent is from the share asked for:
-adaptive conformal inference (Gibbs and Candes 2021, "Adaptive Conformal Inference Under Distribution
-Shift", arXiv:2106.00170), whose proposition 4.1 holds for any sequence of scores: after T requests the
-share sent is off by at most (max(share, 1 - share) + GAIN) / (GAIN T), under one point at T = 10,000.
+of the quantile follows what is owed: by how many requests fewer than the share went to standard, once
+that is more than chance and a burst of hard requests explain. It is adaptive conformal inference (Gibbs
+and Candes 2021, "Adaptive Conformal Inference Under Distribution Shift", arXiv:2106.00170) with a dead
+band, and holds for any sequence of scores as its proposition 4.1 does:
 
-    level(t + 1) = level(t) + GAIN (share - sent(t)),  sent(t) = 1 if request t went to standard, else 0
+    level = share + GAIN (owed - SLACK) for owed > SLACK, share + GAIN (owed + SLACK) for owed < -SLACK,
+    else share;  after T requests |owed| <= SLACK + max(share, 1 - share) / GAIN + 1
 
-Proof: were level ever above 1, all would be sent and it could only fall; below 0, none and only rise. So it
-stays in [-GAIN, 1 + GAIN], and the sum of (share - sent) is the way it went from the share, over GAIN.
+Proof: with more owed the level is above 1 and all are sent, with less it is below 0 and none are, so that
+owed falls or rises; and one request changes it by less than 1. At T = 10,000 that is under one point.
 """
 
 import asyncio
@@ -33,11 +34,14 @@ log = logging.getLogger(__name__)
 WINDOW = 1000
 """Scores kept a tenant: the cut of a 35% share then has a standard error of 1.5 points."""
 
-SEED = 200
+SEED = WINDOW
 """How many scores of the shipped reference distribution stand in until real ones push them out."""
 
-GAIN = 0.01
-"""How much one request sent or not moves the level of the cut."""
+SLACK = 20.0
+"""Requests that may be owed, either way, before the cut moves: some thirty hard ones in a row at a third."""
+
+GAIN = 0.015
+"""How much a request that is owed beyond that moves the level of the cut."""
 
 ENTRIES_A_READ = 100
 """Most entries of the stream that are read at once; an entry holds a second's scores of one process."""
@@ -110,7 +114,8 @@ class RecentScores:
             As `ScoreWindow.cut`: for a share of 0 or 1 the same whatever came before.
         """
         asked, owed = self._owed.get(tenant, (share, 0.0))
-        return self._window(tenant).cut(share + GAIN * owed if asked == share else share)
+        beyond = owed - min(max(owed, -SLACK), SLACK) if asked == share else 0.0
+        return self._window(tenant).cut(share + GAIN * beyond)
 
     def add(self, tenant: str, score: float, *, share: float, sent: bool) -> None:
         """Take in a request of `tenant` that its score decided.

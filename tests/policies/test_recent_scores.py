@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from policies.recent_scores import GAIN, SEED, WINDOW, RecentScores, ScoreWindow
+from policies.recent_scores import GAIN, SEED, SLACK, WINDOW, RecentScores, ScoreWindow
 from policies.redis_client import connect
 
 REFERENCE = [index / 1000 for index in range(1000)]
@@ -81,7 +81,7 @@ def test_the_share_sent_is_within_a_point_over_ten_thousand_requests(kind: str, 
 @given(st.lists(st.floats(0, 1), max_size=400), st.floats(0, 1))
 def test_whatever_comes_the_share_owed_is_bounded(traffic: list[float], share: float):
     sent = send(RecentScores(REFERENCE, process="a"), share, traffic)
-    assert abs(sent - share * len(traffic)) <= (max(share, 1 - share) + GAIN) / GAIN + 1e-6
+    assert abs(sent - share * len(traffic)) <= SLACK + max(share, 1 - share) / GAIN + 1 + 1e-6
 
 
 @pytest.mark.parametrize(("share", "all_sent"), [(0.0, 0), (1.0, 500)])
@@ -97,6 +97,13 @@ def test_a_share_that_was_changed_holds_from_then_on():
     send(scores, 0.9, [0.5] * 3000)
     sent = send(scores, 0.1, (chance.random() for _ in range(1000)))
     assert sent / 1000 == pytest.approx(0.1, abs=0.05)
+
+
+def test_a_burst_of_hard_requests_hardly_moves_the_cut():
+    scores, chance = RecentScores(REFERENCE, process="a"), random.Random(5)
+    before = scores.cut("acme", 0.35)
+    assert send(scores, 0.35, (chance.uniform(before + 0.03, 1.0) for _ in range(30))) == 30
+    assert scores.cut("acme", 0.35) - before < 0.03
 
 
 def test_within_the_share_the_hardest_go_to_standard():
