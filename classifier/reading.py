@@ -15,7 +15,7 @@ import msgspec
 
 from classifier.follow_ups import ends_the_task, points_back
 from classifier.harness import without_harness
-from classifier.steering import cut_claims, has_trigger
+from classifier.steering import cut_claims, has_trigger, is_only_claims
 from classifier.text import ascii_signs, ascii_words, folded
 from classifier.types import Turn
 
@@ -158,7 +158,7 @@ def _before(users: Sequence[str]) -> Sequence[Reading]:
     found: list[Reading] = []
     for text in reversed(users):
         part = read(text)
-        if ends_the_task(part.words, part.text):
+        if ends_the_task(part.words, part.text) or is_only_claims(part.text, part.words):
             continue
         found.insert(0, part)
         if not _goes_on(part):

@@ -154,11 +154,19 @@ def has_trigger(text: str, words: Collection[str]) -> bool:
 
 def cut_claims(text: str) -> str:
     """`without_steering` for a text that has a trigger."""
+    kept = _cut(text)
+    return kept if any(map(str.isalnum, kept)) else text
+
+
+def is_only_claims(text: str, words: Collection[str]) -> bool:
+    """Whether a text, whose ASCII words are `words`, holds nothing but such claims."""
+    return has_trigger(text, words) and not any(map(str.isalnum, _cut(text)))
+
+
+def _cut(text: str) -> str:
     cut = _without_blobs(_without_hints(text))
     kept = _without_claims(_CLAUSE.findall(cut))
-    if kept != text:
-        kept = _EMPTY.sub(" ", kept)
-    return kept if any(map(str.isalnum, kept)) else text
+    return kept if kept == text else _EMPTY.sub(" ", kept)
 
 
 def _without_hints(text: str) -> str:
