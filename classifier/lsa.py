@@ -22,6 +22,7 @@ DAMPING = 25.0
 """Added to the squared length of a text's rarities, so that two or three words do not make a topic."""
 
 _RAREST = 3
+_MOST_CHINESE = 2048  # characters of a stem in which Chinese ones are looked for
 _CHINESE_RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]+")
 
 
@@ -32,7 +33,7 @@ def terms_of(reading: Reading) -> frozenset[str]:
     """
     if not reading.chinese:
         return reading.distinct
-    return reading.distinct.union("".join(_CHINESE_RUN.findall(reading.stem)))
+    return reading.distinct.union("".join(_CHINESE_RUN.findall(reading.stem, 0, _MOST_CHINESE)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

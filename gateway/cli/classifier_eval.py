@@ -268,6 +268,7 @@ class _LosoFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 class _LosoSource(_LosoFigures, frozen=True, kw_only=True):
     rows: int
+    failure_head_auc: float | None
     length: _LosoFigures
     random: _LosoFigures
 
@@ -276,7 +277,7 @@ def _loso_table(found: dict[str, Any]) -> Table:
     sources = msgspec.convert({**found["sources"], "macro": found["macro"]}, dict[str, _LosoSource])
     table = Table(title="Leave one source out: score / length / random")
     table.add_column("source", no_wrap=True)
-    for name in ("rows", "APGR", "APGR weighted", "CPT80 %", "AUC weak fails"):
+    for name in ("rows", "APGR", "APGR weighted", "CPT80 %", "AUC weak fails", "its own head"):
         table.add_column(name, justify="right")
     for name, figures in sources.items():
         three = (figures, figures.length, figures.random)
@@ -287,6 +288,7 @@ def _loso_table(found: dict[str, Any]) -> Table:
             " / ".join(f"{each.apgr_weighted:.3f}" for each in three),
             " / ".join(f"{each.cpt80:.1f}" for each in three),
             " / ".join(_three(each.weak_failure_auc) for each in three),
+            _three(figures.failure_head_auc),
             style="bold" if name == "macro" else None,
         )
     return table

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from classifier.metrics import auc, curve_figures
@@ -35,3 +35,16 @@ def test_auc_is_the_share_of_pairs_in_the_right_order(rows: list[tuple[int, bool
     ]
     expected = sum(pairs) / len(pairs) if pairs else None
     assert auc(scores, positive) == (None if expected is None else pytest.approx(expected))
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=5, max_size=60))
+def test_the_curve_is_the_exact_one(outcomes: list[tuple[bool, bool]]):
+    weak = np.array([each for each, _ in outcomes], dtype=float)
+    strong = np.array([each for _, each in outcomes], dtype=float)
+    gaps = strong - weak
+    assume(gaps.sum() > 0)
+    figures = curve_figures(-np.arange(len(gaps), dtype=float), weak, strong)  # ranks in the order given
+    recovered = np.concatenate([[0.0], np.cumsum(gaps)]) / gaps.sum()
+    share = np.arange(len(recovered)) / len(gaps)
+    assert figures.apgr == pytest.approx(np.trapezoid(recovered, share))
+    assert figures.cpt80 == pytest.approx(100 * share[np.argmax(recovered >= 0.8)])
