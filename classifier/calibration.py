@@ -14,7 +14,7 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 MIN_PAIRS = 500
-"""Pairs from which a probability is stated; below, its error would exceed .05 (docs/classifier.md)."""
+"""Pairs from which a probability is stated; below, its error exceeds .05 on some kinds of traffic."""
 
 MIN_OF_EACH = 25
 """Pairs of either outcome that it takes, besides."""

@@ -31,7 +31,7 @@ TaskOption = Annotated[
     str | None, typer.Option("--task-column", help="Column that names the task of a prompt.")
 ]
 LosoOption = Annotated[
-    bool, typer.Option("--loso", help="Train again without each source, on the others of --data.")
+    bool, typer.Option("--loso", help="Train again without each source, on the others in its folder.")
 ]
 CurveOption = Annotated[
     bool, typer.Option("--adapt-curve", help="Figures after adapting to 0 to 1000 pairs, many draws.")
@@ -46,6 +46,14 @@ SuiteOption = Annotated[
     tuple[str, Path] | None,
     typer.Option("--suite", help="`routellm PATH`: RouteLLM's own files, in a checkout of it."),
 ]
+
+
+_CURVE_FIGURES = {
+    "APGR weighted": "apgr_weighted",
+    "APGR": "apgr",
+    "AUC weak fails": "weak_failure_auc",
+    "ECE": "ece",
+}
 
 
 def evaluate(
@@ -150,23 +158,31 @@ def _adapt_curve(
             for name, curve in named.items()
         })  # fmt: skip
         return
-    table = Table(title=f"After n pairs, {draws} draws: APGR weighted by gap / APGR / AUC weak fails / ECE")
+    Console().print(_curve_table({**curves, "macro": mean}, draws))
+
+
+def _curve_table(curves: "dict[str, Curve]", draws: int) -> Table:
+    table = Table(title=f"After adapting to n pairs, {draws} draws")
     table.add_column("source", no_wrap=True)
+    table.add_column("figure", no_wrap=True)
     sizes = sorted({size for curve in curves.values() for size in curve})
     for size in sizes:
-        table.add_column(f"n={size}", justify="right")
-    for name, curve in {**curves, "macro": mean}.items():
-        table.add_row(
-            name, *(_point(curve, size) for size in sizes), style="bold" if name == "macro" else None
-        )
-    Console().print(table)
+        table.add_column(f"n={size}", justify="right", no_wrap=True)
+    for name, curve in curves.items():
+        points = [curve[size].as_json() if size in curve else {} for size in sizes]
+        for title, figure in _CURVE_FIGURES.items():
+            shown = name if figure == "apgr_weighted" else ""
+            table.add_row(shown, title, *(_three(point.get(figure)) for point in points))
+        table.add_section()
+    return table
 
 
 def _training(data: list[Path]) -> "list[TrainingSource]":
     """The labelled prompts in `data` that a prior may be trained on."""
     from classifier.dataset import CLOSED_FOLDERS, load_sources
 
-    folders = [folder for folder in data if folder.resolve().name not in CLOSED_FOLDERS]
+    folders = dict.fromkeys(path.parent if path.is_file() else path for path in data)
+    folders = [folder for folder in folders if folder.resolve().name not in CLOSED_FOLDERS]
     return [source for folder in folders for source in load_sources(folder)]
 
 
@@ -185,15 +201,6 @@ def _five_fold(
     else:
         for name, area in found.items():
             typer.echo(f"{name} {area:.3f}")
-
-
-def _point(curve: "Curve", size: int) -> str:
-    if size not in curve:
-        return "-"
-    point = curve[size]
-    return " / ".join(
-        _three(value) for value in (point.apgr_weighted, point.apgr, point.weak_failure_auc, point.ece)
-    )
 
 
 def _suite(checkout: Path, model: Path | None, *, as_json: bool) -> None:
@@ -269,7 +276,7 @@ class _LosoFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 class _LosoSource(_LosoFigures, frozen=True, kw_only=True):
     rows: int
-    failure_head_auc: float | None = None
+    failure_head_auc: float | None
     length: _LosoFigures
     random: _LosoFigures
 

@@ -107,3 +107,20 @@ def test_a_task_is_named_by_its_system_prompt_and_tools():
     assert task_name("ab", b"c") != task_name("a", b"bc")
     assert task_name("same", b"[]") == task_name("same", b"[]")
     assert task_name("\ud800", b"") != ""
+
+
+def test_a_task_is_told_apart_by_key_and_endpoint_too():
+    names = {
+        task_name("same", b"", key, endpoint)
+        for key, endpoint in (("", ""), ("a", ""), ("", "a"), ("a", "b"), ("ab", ""))
+    }
+    assert len(names) == 5
+    assert task_name("", b"", "key", "endpoint") == ""
+
+
+def test_a_caller_may_name_the_task(classifier: Classifier):
+    turns = [Turn("user", "Hi!")]
+    assert classifier.estimate(Conversation(turns=turns, system="x", task="greetings")).task == "greetings"
+    assert classifier.estimate(Conversation(turns=turns, system="x", key="k")).task == task_name(
+        "x", b"", "k"
+    )
