@@ -121,4 +121,6 @@ def test_a_task_is_told_apart_by_key_and_endpoint_too():
 def test_a_caller_may_name_the_task(classifier: Classifier):
     turns = [Turn("user", "Hi!")]
     assert classifier.estimate(Conversation(turns=turns, system="x", task="greetings")).task == "greetings"
-    assert classifier.estimate(Conversation(turns=turns, system="x", key="k")).task == task_name("x", b"", "k")
+    assert classifier.estimate(Conversation(turns=turns, system="x", key="k")).task == task_name(
+        "x", b"", "k"
+    )
