@@ -16,7 +16,7 @@ from backends.types import EngineFlavour, InferenceRequest, Replica
 from gateway.clock import Clock
 from gateway.exchange import Exchange
 from gateway.http import within
-from gateway.request import ClientRequest
+from gateway.requests.protocol import ClientRequest
 from gateway.services import Services
 from gateway.streaming import Relay, StreamState, as_events, read_plain, with_reasoning_content
 from gateway.thinking.adapting import adapt

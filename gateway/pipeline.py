@@ -13,10 +13,10 @@ from backends.types import CHAT_PATH, Usage
 from gateway.errors import ClientLeft, KeyMissing, LedgerUnavailable, to_answer
 from gateway.exchange import HEADER, Exchange
 from gateway.http import ClientPresence, Receive, Reply, Scope, Send, header, read_body
-from gateway.needs import needs_of, token_ids_of
 from gateway.opening import EVENT_STREAM, Begun, begin
 from gateway.records import RequestRecord, Status
-from gateway.request import ClientRequest
+from gateway.requests.needs import needs_of, token_ids_of
+from gateway.requests.protocol import ClientRequest
 from gateway.services import Services
 from gateway.streaming import DONE
 from gateway.thinking.wishes import forces_a_tool, read_wish

@@ -9,7 +9,7 @@ from msgspec import Raw
 from backends.errors import BackendError, BackendOverloaded, BackendRejected, BackendUnavailable
 from backends.openai_server import says_too_long, without_keys
 from backends.types import Usage
-from gateway.request import AnswerField
+from gateway.requests.protocol import AnswerField
 from gateway.sse import BOM, EventSplitter, event_of, has_other_fields, is_comment, payload_of
 from gateway.usage import UsageFields, cut_last_usage, read_usage, usage_of, without_usage
 from policies.tokens import ASCII_CHARACTERS_PER_TOKEN, estimate_tokens

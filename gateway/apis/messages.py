@@ -13,8 +13,8 @@ from gateway.apis.reply import TranslatedReply
 from gateway.errors import ClientLeft, to_answer
 from gateway.http import Receive, Scope, Send, read_body
 from gateway.pipeline import answer_request, identify
+from gateway.requests.chat import ChatRequest, parse_chat
 from gateway.services import Services
-from gateway.wire import ChatRequest, parse_chat
 
 MESSAGES_PATH = "/v1/messages"
 COUNT_PATH = "/v1/messages/count_tokens"

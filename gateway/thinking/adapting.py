@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Raw
 
 from backends.types import EngineFlavour, Replica, ReplicaKind, Thinking
-from gateway.body import as_raw, read_json
+from gateway.requests.body import as_raw, read_json
 from gateway.thinking.history import lacks_reasoning, made_good, renamed_to, without_reasoning
 from gateway.thinking.wishes import CONTROLS, KWARGS, Switch, forces_a_tool
 from policies.types import Effort

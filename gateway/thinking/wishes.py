@@ -6,8 +6,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
-from gateway.body import read_json
 from gateway.errors import BodyInvalid
+from gateway.requests.body import read_json
 from policies.types import AUTO, Effort, ModelTable
 
 KWARGS = "chat_template_kwargs"

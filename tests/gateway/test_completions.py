@@ -8,10 +8,10 @@ import openai
 import pytest
 
 from backends.types import CHAT_PATH, COMPLETIONS_PATH
-from gateway.completions import DEFAULT_MAX_TOKENS, parse_completion
 from gateway.errors import BodyInvalid
 from gateway.exchange import HEADER
-from gateway.prompt import Prompt
+from gateway.requests.completions import DEFAULT_MAX_TOKENS, parse_completion
+from gateway.requests.prompt import Prompt
 from tests.fakes.upstream import ScriptedUpstream, Talk, well_behaved
 from tests.gateway.conftest import StartGateway
 from tests.support.gateway import GatewayUnderTest

@@ -7,9 +7,9 @@ import msgspec
 from msgspec import Raw
 
 from classifier.types import Conversation
-from gateway.body import as_raw, read_field, read_fields
 from gateway.errors import BodyInvalid
-from gateway.message import Message
+from gateway.requests.body import as_raw, read_field, read_fields
+from gateway.requests.message import Message
 
 ISOLATION_FIELDS = ("cache_salt", "priority", "kv_transfer_params", "prompt_embeds", "request_id")
 """Fields that touch other tenants; they come from policy, whatever a client sends."""

@@ -8,8 +8,8 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw
 
-from gateway.message import Message
-from gateway.request import ClientRequest
+from gateway.requests.message import Message
+from gateway.requests.protocol import ClientRequest
 from policies.capabilities import AUDIO, PART_CAPABILITIES, TEXT_TYPES
 from policies.types import JSON_SCHEMA, TOOLS, Need
 
