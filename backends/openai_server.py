@@ -17,7 +17,8 @@ from backends.errors import (
     BackendUnavailable,
     BackendUnfit,
 )
-from backends.http_client import HttpError, HttpPool, Response
+from backends.http_client import HttpPool, Response
+from backends.http_connection import HttpError
 from backends.rate_limits import rate_limits_in, seconds_to_wait
 from backends.types import CHAT_PATH, InferenceRequest, Replica
 

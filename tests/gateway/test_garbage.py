@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from backends.errors import BackendError
-from backends.http_client import Connection, HttpError
+from backends.http_connection import Connection, HttpError
 from gateway.errors import GatewayError
 from gateway.exchange import Exchange
 from tests.fakes.upstream import Script, ScriptedUpstream, Talk
