@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from backends.errors import BackendError, BackendOverloaded, BackendRejected, BackendUnavailable
-from backends.openai_server import says_too_long, without_keys
+from backends.refusals import says_too_long, without_keys
 from backends.types import Usage
 from gateway.requests.protocol import AnswerField
 from gateway.sse import BOM, EventSplitter, event_of, has_other_fields, is_comment, payload_of
