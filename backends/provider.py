@@ -22,6 +22,7 @@ from backends.errors import (
     BackendUnfit,
 )
 from backends.rate_limits import rate_limits_in, seconds_to_wait
+from backends.refusals import without_keys
 from backends.types import CHAT_PATH, EMBEDDINGS_PATH, InferenceRequest, Replica
 
 CALLS = {CHAT_PATH: "acompletion", EMBEDDINGS_PATH: "aembedding"}
@@ -188,7 +189,9 @@ def _refusal(error: Exception, server: Replica) -> BackendError:
         message = str(getattr(error, "message", error)).replace("litellm.", "")
         if server.api_key is not None:
             message = message.replace(server.api_key, "***")
-        body = msgspec.json.encode({"error": {"message": message, "type": "invalid_request_error"}})
+        body = without_keys(
+            msgspec.json.encode({"error": {"message": message, "type": "invalid_request_error"}})
+        )
         return BackendRejected(
             f"Replica {replica} refused the request.", replica=replica, status=400, body=body
         )

@@ -293,5 +293,7 @@ def _note_failure(services: Services, exchange: Exchange, member: Member, error:
     services.telemetry.upstream_failed(member.replica.name, error)
     exchange.stream_state = None
     exchange.notes.append(str(error))
-    # As text: a record that is kept would keep the error, its frames, and the prompt in them.
-    log.warning("%s: %s (%s)", exchange.id, str(error), str(error.__cause__ or "no more is known"))
+    # As text: a record that is kept would keep the error, its frames, and the prompt in them. What lies
+    # behind it is named only: litellm repeats what a provider said, which may be our key or the prompt.
+    cause = "" if error.__cause__ is None else f" ({type(error.__cause__).__name__})"
+    log.warning("%s: %s%s", exchange.id, str(error), cause)

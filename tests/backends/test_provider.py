@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from backends.errors import BackendError, BackendUnavailable, BackendUnfit
+from backends.errors import BackendError, BackendRejected, BackendUnavailable, BackendUnfit
 from backends.provider import Provider
 from backends.types import (
     CHAT_PATH,
@@ -70,6 +70,20 @@ async def test_an_error_as_the_first_event_may_be_tried_elsewhere():
         with pytest.raises(BackendUnavailable):
             await subject.backend.open(ask(stream=True))
         await until(subject.has_stopped, "the engine to be told to stop")
+
+
+async def test_a_refusal_in_the_providers_words_holds_no_key():
+    async def script(talk: Talk) -> None:
+        await talk.json({"error": {"message": f"{API_KEY} and sk-SECRET42 may not do that"}}, 400)
+
+    async with subject_named("provider") as subject:
+        assert isinstance(subject, SocketSubject)
+        subject.upstream.script = script
+        with pytest.raises(BackendRejected) as caught:
+            await subject.backend.open(ask(stream=False))
+    assert b"may not do that" in caught.value.body
+    assert API_KEY.encode() not in caught.value.body
+    assert b"SECRET" not in caught.value.body
 
 
 async def test_it_has_no_text_completions_and_says_what_has():
