@@ -5,6 +5,7 @@ unknown fields their meaning.
 """
 
 import functools
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -34,7 +35,7 @@ def read_fields(body: bytes) -> dict[str, Raw]:
         raise BodyInvalid("The body is nested too deeply.") from error
 
 
-def read_field(fields: dict[str, Raw], name: str, kind: type[T]) -> T | None:
+def read_field(fields: Mapping[str, Raw], name: str, kind: type[T]) -> T | None:
     """Return a field; None when it is absent or null.
 
     Raises:
