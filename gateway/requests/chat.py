@@ -9,9 +9,10 @@ from msgspec import Raw
 from backends.types import CHAT_PATH
 from classifier.types import Conversation, Turn
 from gateway.errors import BodyInvalid
-from gateway.requests.body import as_raw, read_field
+from gateway.requests.body import as_raw, read_field, read_request
 from gateway.requests.message import Message
-from gateway.requests.protocol import AnswerField, ask_for_usage, read_request, wanted_usage
+from gateway.requests.protocol import AnswerField
+from gateway.requests.stream_options import ask_for_usage, wanted_usage
 from policies.errors import InputTooLong
 from policies.tokens import estimate_tokens
 
