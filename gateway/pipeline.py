@@ -20,7 +20,7 @@ from gateway.requests.protocol import ClientRequest
 from gateway.services import Services
 from gateway.streaming import DONE
 from gateway.thinking.wishes import forces_a_tool, read_wish
-from policies.decision import decide, needs_estimate
+from policies.decision import COMPLEXITY, decide, needs_estimate
 from policies.types import STANDARD, Ask, Caller, Hardness, Prices
 
 log = logging.getLogger(__name__)
@@ -158,7 +158,7 @@ def _decide(services: Services, caller: Caller, request: ClientRequest, ask: Ask
         services.models,
         cut=services.scores.cut(tenant.name, tenant.routing.standard_share),
     )
-    if estimate is not None and exchange.decision.rule == "complexity":
+    if estimate is not None and exchange.decision.rule == COMPLEXITY:
         sent = exchange.decision.model == STANDARD
         services.scores.add(tenant.name, estimate.score, share=tenant.routing.standard_share, sent=sent)
     if exchange.decision.keep_input_tokens is not None:
