@@ -12,7 +12,7 @@ from gateway.apis.messages import COUNT_PATH, MESSAGES_PATH, CountTokens, Messag
 from gateway.apis.responses import RESPONSES_PATH, Responses
 from gateway.errors import ErrorAnswer, GatewayError, NotFound, to_answer
 from gateway.health import Health
-from gateway.http import AsgiApp, Receive, Scope, Send
+from gateway.http import JSON, AsgiApp, Receive, Scope, Send
 from gateway.ledger import record_json
 from gateway.pipeline import Endpoint, identify
 from gateway.requests.chat import parse_chat
@@ -22,8 +22,6 @@ from gateway.services import Services
 from gateway.telemetry import CONTENT_TYPE
 from policies.errors import PolicyError
 from policies.types import AUTO, Caller
-
-JSON = "application/json"
 
 
 class GatewayApp(FastAPI):

@@ -15,7 +15,7 @@ from backends.protocol import Answer
 from backends.types import EngineFlavour, InferenceRequest
 from gateway.clock import Clock
 from gateway.exchange import Exchange
-from gateway.http import within
+from gateway.http import EVENT_STREAM, within
 from gateway.requests.protocol import ClientRequest
 from gateway.services import Services
 from gateway.streaming import Relay, StreamState, as_events, read_plain, with_reasoning_content
@@ -31,7 +31,7 @@ TRIES_THAT_REACHED = 2
 """How many replicas may get to work on one request, one after the other."""
 
 MAX_ANSWER = 64 * 1024 * 1024
-EVENT_STREAM = "text/event-stream"
+"""Most bytes of a plain answer."""
 
 
 class StreamReader:

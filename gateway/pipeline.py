@@ -12,23 +12,21 @@ from backends.errors import BackendError, BackendRejected
 from backends.types import CHAT_PATH, Usage
 from gateway.errors import ClientLeft, KeyMissing, LedgerUnavailable, to_answer
 from gateway.exchange import HEADER, Exchange
-from gateway.http import ClientPresence, Receive, Reply, Scope, Send, header, read_body
-from gateway.opening import EVENT_STREAM, BegunAnswer, BegunStream, Order, begin
+from gateway.http import EVENT_STREAM, JSON, ClientPresence, Receive, Reply, Scope, Send, header, read_body
+from gateway.opening import BegunAnswer, BegunStream, Order, begin
 from gateway.records import RequestRecord, Status
 from gateway.requests.needs import needs_of, token_ids_of
 from gateway.requests.protocol import ClientRequest
 from gateway.services import Services
-from gateway.streaming import DONE
+from gateway.sse import DONE, KEEP_ALIVE
 from gateway.thinking.wishes import forces_a_tool, read_wish
 from policies.decision import COMPLEXITY, decide, needs_estimate
 from policies.types import STANDARD, Ask, Caller, Decision, Hardness, Prices
 
 log = logging.getLogger(__name__)
 
-KEEP_ALIVE = b": keep-alive\n\n"
 KEEP_ALIVE_SECONDS = 10.0
 """After so much silence of an engine a client is told that its request is still alive."""
-
 
 KEY_HEADERS = frozenset({b"authorization", b"x-api-key"})
 _TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -183,7 +181,7 @@ async def _send_whole(services: Services, exchange: Exchange, begun: BegunAnswer
     if record is not None:
         headers[HEADER + "cached-tokens"] = str(record.cached_tokens)
         headers[HEADER + "cost-usd"] = f"{record.cost_usd:.9f}"
-    await reply.whole(200, "application/json", headers, begun.body)
+    await reply.whole(200, JSON, headers, begun.body)
 
 
 async def _send_stream(services: Services, exchange: Exchange, begun: BegunStream, reply: Reply) -> None:
@@ -241,9 +239,7 @@ async def _fail(services: Services, exchange: Exchange, error: Exception, reply:
         exchange.usage = Usage()  # it did no work
     if not reply.started:
         await _settle(services, exchange, "error", answer.status, code, wait=True)
-        await reply.whole(
-            answer.status, "application/json", {**exchange.headers(), **answer.headers}, answer.body()
-        )
+        await reply.whole(answer.status, JSON, {**exchange.headers(), **answer.headers}, answer.body())
         return
     if isinstance(error, BackendError) and exchange.member is not None:
         services.telemetry.upstream_failed(error.replica, error)
