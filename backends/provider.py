@@ -4,6 +4,7 @@ litellm takes seconds to import and is needed only where a configuration names i
 """
 
 import asyncio
+import contextlib
 import functools
 import importlib
 import os
@@ -28,6 +29,9 @@ from backends.types import CHAT_PATH, EMBEDDINGS_PATH, InferenceRequest, Replica
 CALLS = {CHAT_PATH: "acompletion", EMBEDDINGS_PATH: "aembedding"}
 """What litellm has for an endpoint. Its text completions are chats in disguise for most providers, and
 their streams cannot be closed, so they are left out."""
+
+CLOSE_SECONDS = 2.0
+"""How long litellm may take to close a stream; until then the request counts as in flight."""
 
 
 def load_litellm() -> Any:  # noqa: ANN401 - the module ships types that strict checking cannot follow
@@ -150,14 +154,17 @@ class ProviderAnswer:
         """Let go; see `Answer.aclose`."""
         if self._next is not None:
             self._next.cancel()
-            await asyncio.wait({self._next})
+            await asyncio.wait({self._next}, timeout=CLOSE_SECONDS)
         await _close(self._source)
 
 
 async def _close(source: object) -> None:
     close: Any = getattr(source, "aclose", None)
-    if close is not None:
-        await close()
+    if close is None:
+        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await close()
 
 
 def _is_made_up_end(chunk: Any, chunks: Any) -> bool:  # noqa: ANN401
