@@ -2,12 +2,8 @@
 
 import asyncio
 import functools
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import cast
-
-import msgspec
 
 from backends.errors import (
     BackendError,
@@ -17,8 +13,10 @@ from backends.errors import (
     BackendUnavailable,
     BackendUnfit,
 )
-from backends.http_client import HttpError, HttpPool, Response
+from backends.http_client import HttpPool, Response
+from backends.http_connection import HttpError
 from backends.rate_limits import rate_limits_in, seconds_to_wait
+from backends.refusals import says_too_long, without_keys
 from backends.types import CHAT_PATH, InferenceRequest, Replica
 
 MAX_HEALTH = 64 * 1024
@@ -156,54 +154,3 @@ def _hint(status: int) -> str:
     if status == 404:
         return "it does not know the path or the model; check the replica's url and the model's served_name"
     return "its own log says why"
-
-
-CONTEXT_SIGNS = (
-    b"context length",
-    b"context size",
-    b"context_length",
-    b"context window",
-    b"exceed_context_size",
-    b"maximum context",
-    b"prompt is too long",
-    b"input is too long",
-    b"exceeds maximum",
-    b"exceeds the maximum",
-)
-"""How vLLM, SGLang, llama.cpp, DeepSeek, OpenAI and Anthropic say that an input does not fit, lower case."""
-
-
-def says_too_long(body: bytes) -> bool:
-    """Tell whether an engine's error is about an input that does not fit."""
-    text = body.lower()
-    return any(sign in text for sign in CONTEXT_SIGNS)
-
-
-_KEY = re.compile(rb"\b((?:sk|pk|rk|gsk)[-_]|Bearer )[A-Za-z0-9][A-Za-z0-9_.-]{5,}")
-
-
-def without_keys(text: bytes) -> bytes:
-    """Cut what looks like a key out of an engine's words: it may be ours."""
-    return _KEY.sub(rb"\1***", text)
-
-
-def error_message(body: bytes) -> str:
-    """Return the message in an engine's error body, "" when there is none.
-
-    Knows `{"error": {"message"}}`, `{"error": "text"}`, `{"message"}` and FastAPI's `{"detail"}`.
-    """
-    try:
-        data: object = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return ""
-    inner = _get(data, "error") or _get(data, "detail") or data
-    if isinstance(inner, list):
-        first = next(iter(cast("list[object]", inner)), None)
-        message = _get(first, "msg")
-    else:
-        message = _get(inner, "message") or inner
-    return message if isinstance(message, str) else ""
-
-
-def _get(value: object, key: str) -> object:
-    return cast("dict[str, object]", value).get(key) if isinstance(value, dict) else None

@@ -10,20 +10,18 @@ from starlette.exceptions import HTTPException
 from backends.types import CHAT_PATH, COMPLETIONS_PATH, EMBEDDINGS_PATH
 from gateway.apis.messages import COUNT_PATH, MESSAGES_PATH, CountTokens, Messages
 from gateway.apis.responses import RESPONSES_PATH, Responses
-from gateway.completions import parse_completion
-from gateway.embeddings import parse_embedding
 from gateway.errors import ErrorAnswer, GatewayError, NotFound, to_answer
 from gateway.health import Health
-from gateway.http import AsgiApp, Receive, Scope, Send
+from gateway.http import JSON, AsgiApp, Receive, Scope, Send
 from gateway.ledger import record_json
 from gateway.pipeline import Endpoint, identify
+from gateway.requests.chat import parse_chat
+from gateway.requests.completions import parse_completion
+from gateway.requests.embeddings import parse_embedding
 from gateway.services import Services
 from gateway.telemetry import CONTENT_TYPE
-from gateway.wire import parse_chat
 from policies.errors import PolicyError
 from policies.types import AUTO, Caller
-
-JSON = "application/json"
 
 
 class GatewayApp(FastAPI):

@@ -28,7 +28,7 @@ from backends.errors import (
     BackendUnavailable,
     BackendUnfit,
 )
-from backends.openai_server import error_message, says_too_long
+from backends.refusals import error_message, says_too_long
 from policies.errors import (
     InputTooLong,
     ThinkingConflict,

@@ -8,6 +8,8 @@ import re
 MAX_EVENT = 16 * 1024 * 1024
 """Most bytes of one event."""
 
+DONE = b"data: [DONE]\n\n"
+KEEP_ALIVE = b": keep-alive\n\n"
 BOM = b"\xef\xbb\xbf"
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
 _LONGEST_BLANK_LINE = 4

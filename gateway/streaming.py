@@ -7,14 +7,13 @@ import msgspec
 from msgspec import Raw
 
 from backends.errors import BackendError, BackendOverloaded, BackendRejected, BackendUnavailable
-from backends.openai_server import says_too_long, without_keys
+from backends.refusals import says_too_long, without_keys
 from backends.types import Usage
-from gateway.request import AnswerField
-from gateway.sse import BOM, EventSplitter, event_of, has_other_fields, is_comment, payload_of
+from gateway.requests.protocol import AnswerField
+from gateway.sse import BOM, DONE, EventSplitter, event_of, has_other_fields, is_comment, payload_of
 from gateway.usage import UsageFields, cut_last_usage, read_usage, usage_of, without_usage
 from policies.tokens import ASCII_CHARACTERS_PER_TOKEN, estimate_tokens
 
-DONE = b"data: [DONE]\n\n"
 NULL = Raw(b"null")
 REFUSALS = frozenset({"400", "413", "422"})
 """Codes of an error inside an answer that mean that the request is wrong."""

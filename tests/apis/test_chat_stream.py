@@ -13,7 +13,8 @@ from gateway.apis.chat_stream import Alive, Began, ChatStream, Ended, Failed, St
 from gateway.apis.items import Added, Closed, Opened
 from gateway.apis.messages_answer import MessageEvents
 from gateway.apis.responses_answer import Facts, ResponseEvents
-from tests.apis.chunks import DONE, chunk, event, tool, usage_chunk
+from tests.apis.chunks import chunk, event, tool, usage_chunk
+from tests.cases.playing import DONE
 
 
 def read(events: Sequence[str], end: str = DONE) -> list[StreamEvent]:

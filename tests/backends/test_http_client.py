@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.engines.probes import free_port
-from backends.http_client import HIGH_WATER, MAX_HEAD, Connection, HttpError, HttpPool, Origin
+from backends.http_client import HttpPool, Origin
+from backends.http_connection import HIGH_WATER, MAX_HEAD, Connection, HttpError
 from tests.fakes.raw_server import Peer, always, once, pool_to, raw_server
 from tests.support.waiting import until
 

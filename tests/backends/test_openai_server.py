@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from backends.errors import BackendTimeout, BackendUnavailable
-from backends.openai_server import error_message
+from backends.refusals import error_message
 from backends.types import InferenceRequest
 from tests.contracts.subjects import API_KEY, openai_server
 from tests.contracts.test_backend import ask, read_all

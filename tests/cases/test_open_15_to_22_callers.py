@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from blockbuster import BlockBuster
 
 from gateway.config import load_config
 from gateway.errors import ConfigInvalid
@@ -26,11 +27,13 @@ from tests.cases.playing import (
     chunk,
     counted,
     event,
+    member,
     record_of,
     silent,
     streaming,
     word,
 )
+from tests.contracts.subjects import API_KEY, provider
 from tests.fakes.upstream import Script, ScriptedUpstream, answer
 from tests.gateway.conftest import StartGateway
 from tests.support.gateway import KEY, OTHER_KEY, GatewayUnderTest
@@ -139,6 +142,27 @@ async def test_words_of_an_engine_that_reach_the_client_hold_no_key(
         seen = await everything(gateway, caplog)
     assert "key" in reply.text or "Bearer" in reply.text
     assert "SECRET" not in reply.text + seen
+
+
+@pytest.mark.filterwarnings("ignore:Item", "ignore:Accessing the")  # litellm's own types
+async def test_a_key_that_a_provider_repeats_goes_no_further(
+    start_gateway: StartGateway,
+    flash: ScriptedUpstream,
+    caplog: pytest.LogCaptureFixture,
+    nothing_blocks_the_loop: BlockBuster,
+):
+    """OPEN-16 b, d: nor does the prompt; litellm puts the provider's words into its exceptions."""
+    nothing_blocks_the_loop.deactivate()  # litellm looks for files as it fails
+    flash.script = answering({"error": {"message": f"{API_KEY} may not ask 'my SECRET45'"}}, 500)
+    async with start_gateway(tenant=NO_FALLBACK) as gateway:
+        member(gateway).backend = provider(flash.url)
+        with caplog.at_level(logging.DEBUG, "gateway"):
+            reply = await ask(gateway, "my SECRET45")
+            record = await record_of(gateway, reply)
+            seen = await everything(gateway, caplog) + reply.text + " ".join(record.trace)
+    assert (reply.status_code, asked(flash)) == (502, 1)
+    assert "InternalServerError (500)" in seen
+    assert not any(secret in seen for secret in (API_KEY, "SECRET"))
 
 
 async def test_a_prompt_stands_in_no_log(

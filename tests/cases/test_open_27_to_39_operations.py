@@ -14,7 +14,7 @@ from backends.types import CHAT_PATH
 from classifier.types import ComplexityEstimate, Conversation, Turn
 from gateway.exchange import HEADER
 from gateway.pipeline import Endpoint
-from gateway.wire import parse_chat
+from gateway.requests.chat import parse_chat
 from tests.cases.playing import (
     DONE,
     NO_FALLBACK,

@@ -4,7 +4,6 @@ import json
 import logging
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,12 +12,11 @@ from backends.types import CHAT_PATH, COMPLETIONS_PATH, Usage
 from gateway.exchange import HEADER
 from gateway.streaming import Relay, read_plain
 from gateway.usage import cut_last_usage, without_usage
+from tests.cases.playing import DONE, ask
 from tests.fakes.upstream import ScriptedUpstream, Talk
 from tests.gateway.conftest import StartGateway
-from tests.support.gateway import GatewayUnderTest
 from tests.support.waiting import until
 
-DONE = "data: [DONE]\n\n"
 RUNNING = {"include_usage": True, "continuous_usage_stats": True}
 
 
@@ -66,13 +64,6 @@ async def talkative(talk: Talk) -> None:
     await talk.end()
 
 
-async def post(gateway: GatewayUnderTest, **fields: Any) -> httpx.Response:
-    """Ask flash for a stream."""
-    body = {"model": "flash", "messages": [{"role": "user", "content": "维也纳?"}], "stream": True, **fields}
-    async with gateway.http() as client:
-        return await client.post(CHAT_PATH, json=body)
-
-
 @pytest.mark.parametrize(
     ("options", "shown"),
     [
@@ -88,7 +79,7 @@ async def test_a_client_of_vllm_sees_the_usage_it_asked_for_and_all_else_as_it_c
 ):
     flash.script = talkative
     async with start_gateway(engine="vllm") as gateway:
-        answer = await post(gateway, stream_options=options)
+        answer = await ask(gateway, stream=True, stream_options=options)
         record = await gateway.record(answer.headers[f"{HEADER}request-id"])
     assert flash.requests[0].json()["stream_options"] == RUNNING
     assert answer.text == "".join([*shown, DONE])
@@ -101,7 +92,7 @@ async def test_another_engine_is_not_asked_for_what_only_vllm_knows(
 ):
     flash.script = talkative
     async with start_gateway() as gateway:
-        answer = await post(gateway)
+        answer = await ask(gateway, stream=True)
     assert flash.requests[0].json()["stream_options"] == {"include_usage": True}
     assert answer.text == "".join([*stream(counted=False), DONE])
 
