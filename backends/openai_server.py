@@ -24,6 +24,9 @@ from backends.types import CHAT_PATH, InferenceRequest, Replica
 MAX_HEALTH = 64 * 1024
 """Most bytes of a health page."""
 
+PAGE_SECONDS = 0.5
+"""How long the rest of a health page is waited for, once its status is there."""
+
 REJECTED = frozenset({400, 413, 422})
 OVERLOADED = frozenset({429, 503})
 
@@ -70,20 +73,27 @@ class OpenAIServer:
         return ServerAnswer(response, name)
 
     async def is_ready(self) -> bool | None:
-        """Ask `/health`; a server that has no such page is ready when it answers at all.
+        """Ask `/health`; its status says it all, and a server without such a page is ready when it answers.
 
         503 is how vLLM, SGLang and llama.cpp say that they load a model, drain, or have lost their engine.
+        Where nobody listens, nobody can serve.
         """
         try:
             async with asyncio.timeout(self._connect_timeout):
                 response = await self._pool.request("GET", "/health")
-                try:
-                    await response.read_all(MAX_HEALTH)
-                finally:
-                    response.close()
-        except (HttpError, TimeoutError):
+        except HttpError as error:
+            return None if error.reached else False
+        except TimeoutError:
             return None
-        if response.status in {200, 401, 403, 404, 405}:
+        try:
+            # The page is read for the sake of the connection alone, which is then kept.
+            async with asyncio.timeout(PAGE_SECONDS):
+                await response.read_all(MAX_HEALTH)
+        except (HttpError, TimeoutError):
+            pass
+        finally:
+            response.close()
+        if response.status < 500:
             return True
         return False if response.status == 503 else None
 
