@@ -27,7 +27,9 @@ MAX_HEALTH = 64 * 1024
 PAGE_SECONDS = 0.5
 """How long the rest of a health page is waited for, once its status is there."""
 
-REJECTED = frozenset({400, 413, 422})
+REJECTED = frozenset({400, 406, 409, 411, 412, 413, 414, 415, 416, 417, 422, 424, 428, 431, 451})
+"""Statuses that are about the request: another replica would say the same."""
+
 OVERLOADED = frozenset({429, 503})
 
 
@@ -65,7 +67,7 @@ class OpenAIServer:
             raise BackendTimeout(
                 f"Replica {name} gave no answer within {request.patience:g} s.", replica=name
             ) from error
-        if response.status != 200:
+        if not 200 <= response.status < 300:  # some frameworks answer a POST with 201
             try:
                 raise await _refusal(response, self._replica, request.path)
             finally:
@@ -134,7 +136,7 @@ async def _refusal(response: Response, server: Replica, path: str) -> BackendErr
     if server.api_key is not None:
         body = body.replace(server.api_key.encode(), b"***")
     body = without_keys(body)
-    if status in REJECTED:
+    if status in REJECTED and not says_bad_key(body):
         return BackendRejected(
             f"Replica {replica} refused the request.", replica=replica, status=status, body=body
         )
@@ -156,11 +158,18 @@ async def _refusal(response: Response, server: Replica, path: str) -> BackendErr
         return BackendRejected(
             f"Replica {replica} refused the request.", replica=replica, status=400, body=body
         )
-    return BackendUnavailable(f"Replica {replica} answered {status}: {_hint(status)}.", replica=replica)
+    status = 401 if status in REJECTED else status
+    return BackendUnavailable(
+        f"Replica {replica} answered {status}: {_hint(status)}.", replica=replica, well=400 <= status < 500
+    )
 
 
 def _hint(status: int) -> str:
     """Say what to look at; an engine's own words may repeat a prompt or a key, and stay in its log."""
+    if 300 <= status < 400:
+        return "it sends us to another address; give that as the replica's url"
+    if status == 402:
+        return "the account of our key has to be paid"
     if status in {401, 403}:
         return "it does not accept our key; check the replica's api_key_env"
     if status == 404:
@@ -189,12 +198,22 @@ def says_too_long(body: bytes) -> bool:
     return any(sign in text for sign in CONTEXT_SIGNS)
 
 
+BAD_KEY_SIGNS = (b'"invalid_api_key"', b'"API_KEY_INVALID"', b'"authentication_error"')
+"""Codes by which some say with 400 that a key is wrong, which is ours; in a prompt the quotes are escaped."""
+
+
+def says_bad_key(body: bytes) -> bool:
+    """Tell whether an engine's error is about the key it was asked with."""
+    return any(sign in body for sign in BAD_KEY_SIGNS)
+
+
 _KEY = re.compile(rb"\b((?:sk|pk|rk|gsk)[-_]|Bearer )[A-Za-z0-9][A-Za-z0-9_.-]{5,}")
+_USER_IN_URL = re.compile(rb"(://)[^\s/?#@\"]+@")
 
 
 def without_keys(text: bytes) -> bytes:
-    """Cut what looks like a key out of an engine's words: it may be ours."""
-    return _KEY.sub(rb"\1***", text)
+    """Cut what looks like a key, or a password in a URL, out of an engine's words: it may be ours."""
+    return _USER_IN_URL.sub(rb"\1***@", _KEY.sub(rb"\1***", text))
 
 
 def error_message(body: bytes) -> str:

@@ -21,6 +21,7 @@ from backends.errors import (
     BackendUnavailable,
     BackendUnfit,
 )
+from backends.openai_server import without_keys
 from backends.rate_limits import rate_limits_in, seconds_to_wait
 from backends.types import CHAT_PATH, EMBEDDINGS_PATH, InferenceRequest, Replica
 
@@ -188,9 +189,11 @@ def _refusal(error: Exception, server: Replica) -> BackendError:
         message = str(getattr(error, "message", error)).replace("litellm.", "")
         if server.api_key is not None:
             message = message.replace(server.api_key, "***")
-        body = msgspec.json.encode({"error": {"message": message, "type": "invalid_request_error"}})
+        body = without_keys(
+            msgspec.json.encode({"error": {"message": message, "type": "invalid_request_error"}})
+        )
         return BackendRejected(
-            f"Replica {replica} refused the request.", replica=replica, status=400, body=body
+            f"Replica {replica} refused the request.", replica=replica, status=400, body=without_keys(body)
         )
     if status in {429, 503}:
         headers = _headers_of_error(error)
@@ -203,7 +206,9 @@ def _refusal(error: Exception, server: Replica) -> BackendError:
         )
     hint = "; it does not accept our key, check the replica's api_key_env" if status in {401, 403} else ""
     return BackendUnavailable(
-        f"Replica {replica} failed: {type(error).__name__} ({status or 'no status'}){hint}.", replica=replica
+        f"Replica {replica} failed: {type(error).__name__} ({status or 'no status'}){hint}.",
+        replica=replica,
+        well=isinstance(status, int) and 400 <= status < 500,
     )
 
 

@@ -119,6 +119,9 @@ class _Row:
     code: str | None
 
 
+RETRY_SECONDS = 3.0
+"""After which a client may ask again for a model that is not there; replicas are probed as often."""
+
 TABLE: Mapping[type[Exception], _Row] = {
     KeyMissing: _Row(401, "invalid_request_error", "invalid_api_key"),
     UnknownKey: _Row(401, "invalid_request_error", "invalid_api_key"),
@@ -168,7 +171,7 @@ def _unavailable(error: BackendUnavailable, answer: ErrorAnswer) -> ErrorAnswer:
     """Tell a replica that failed from one that is not there."""
     if error.reached:
         return replace(answer, status=502, code="upstream_error")
-    return answer if error.retry_after is None else replace(answer, headers=_retry_after(error.retry_after))
+    return replace(answer, headers=_retry_after(error.retry_after or RETRY_SECONDS))
 
 
 def _retry_after(seconds: float) -> Mapping[str, str]:

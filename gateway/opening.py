@@ -158,8 +158,11 @@ async def _try(services: Services, exchange: Exchange, member: Member, headers: 
     health.asked()
     try:
         begun = await _ask(services, exchange, member, headers)
-    except (BackendUnavailable, BackendTimeout):
-        health.brought_nothing(now())
+    except (BackendUnavailable, BackendTimeout) as error:
+        if isinstance(error, BackendUnavailable) and error.well:
+            health.answered_4xx()
+        else:
+            health.brought_nothing(now())
         raise
     except BaseException as error:
         health.left_alone()  # a refusal, an overload, a client that left: no fault of its own
