@@ -12,13 +12,21 @@ import msgspec
 from backends.errors import BackendError, BackendOverloaded, BackendTimeout, BackendUnavailable, BackendUnfit
 from backends.fleet import Member
 from backends.protocol import Answer
-from backends.types import EngineFlavour, InferenceRequest, Replica
+from backends.types import EngineFlavour, InferenceRequest, Replica, Usage
 from gateway.clock import Clock
 from gateway.exchange import Exchange
 from gateway.http import within
 from gateway.request import ClientRequest
 from gateway.services import Services
-from gateway.streaming import Relay, StreamState, as_events, read_plain, with_reasoning_content
+from gateway.sse import is_stream
+from gateway.streaming import (
+    Relay,
+    StreamState,
+    as_events,
+    read_plain,
+    tokens_in_answer,
+    with_reasoning_content,
+)
 from gateway.thinking.adapting import adapt
 
 log = logging.getLogger(__name__)
@@ -31,6 +39,8 @@ TRIES_THAT_REACHED = 2
 
 MAX_ANSWER = 64 * 1024 * 1024
 EVENT_STREAM = "text/event-stream"
+LONGEST_COUNT = 6
+"""Digits of `n` that are believed."""
 
 
 class StreamReader:
@@ -233,6 +243,7 @@ async def _peek(
             if piece is None:
                 break
             if not piece:
+                held.append(relay.finish())
                 relay.check_end()
                 break
             held.append(relay.feed(piece))
@@ -250,7 +261,9 @@ def _relay(exchange: Exchange, replica: Replica) -> Relay:
     if request is None:
         raise ValueError("a stream that nobody asked for cannot be passed on")
     cut_usage = replica.flavour is EngineFlavour.VLLM and not request.wants_running_usage
-    relay = Relay(replica.name, show_usage=request.wants_usage, cut_usage=cut_usage)
+    asked = bytes(request.fields.get("n", b"1"))
+    choices = int(asked) if asked.isdigit() and len(asked) < LONGEST_COUNT else 1
+    relay = Relay(replica.name, show_usage=request.wants_usage, cut_usage=cut_usage, choices=choices)
     exchange.stream_state = relay.state
     return relay
 
@@ -264,16 +277,27 @@ async def _read_whole(exchange: Exchange, request: ClientRequest, member: Member
         if type(error) is not BackendError:
             raise
         raise _before_the_start(error) from error
+    if request.stream and is_stream(body):
+        return Begun(member, answer, body)
     exchange.usage = read_plain(body, name, request.answers_in)
+    if exchange.usage is None:
+        exchange.usage = Usage(request.input_tokens(), 0, tokens_in_answer(body), estimated=True)
     return Begun(member, answer, with_reasoning_content(body, "message"))
 
 
 def _retold(exchange: Exchange, begun: Begun, services: Services, since: float) -> Begun:
-    """Return a plain answer as a stream that is here already: a client that asked for one reads no other."""
+    """Return a whole answer as a stream that is here already: a client that asked for one reads no other.
+
+    It may be one that has only the wrong name.
+    """
     member, answer = begun.member, begun.answer
     relay = _relay(exchange, member.replica)
     reader = StreamReader(answer, member, relay.state, services.clock, since)
-    return Begun(member, answer, relay.feed(as_events(begun.held)), relay, reader)
+    events = begun.held if is_stream(begun.held) else as_events(begun.held)
+    held = relay.feed(events) + relay.finish()
+    if not relay.state.is_meaningful:
+        relay.check_end()
+    return Begun(member, answer, held, relay, reader)
 
 
 async def _collect(answer: Answer, name: str) -> bytes:

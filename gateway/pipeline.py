@@ -215,6 +215,7 @@ async def _pump(services: Services, exchange: Exchange, begun: Begun, reply: Rep
                 break
             piece = await reader.read(KEEP_ALIVE_SECONDS)
             if piece == b"":
+                await reply.write(relay.finish())
                 break
             passed = KEEP_ALIVE if piece is None else relay.feed(piece)
         relay.check_end()

@@ -112,6 +112,28 @@ async def test_a_plain_answer_of_an_engine_that_does_not_stream_is_told_as_a_str
     assert (await record_of(gateway, reply)).completion_tokens == 3
 
 
+@pytest.mark.parametrize("content_type", ["application/json", "text/plain"])
+async def test_a_stream_under_a_wrong_name_is_still_a_stream(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream, content_type: str
+):
+    """OPEN-10: what it is, and not what it is called, says that it is an answer."""
+    flash.script = streaming(word("Danube"), STOP, DONE, content_type=content_type)
+    reply = await ask(gateway, stream=True)
+    assert (reply.headers["content-type"], reply.headers[f"{HEADER}model"]) == ("text/event-stream", "flash")
+    assert text_of(reply) == "Danube"
+    assert reply.text.endswith(DONE)
+
+
+async def test_a_stream_in_which_one_of_several_answers_is_missing_did_not_end(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream
+):
+    """OPEN-02 a: the first finish reason is that of one answer alone."""
+    flash.script = streaming(word("one "), STOP, word("two "))
+    reply = await ask(gateway, stream=True, n=2)
+    assert "[DONE]" not in reply.text
+    assert payloads(reply)[-1]["error"]["code"] == "upstream_error"
+
+
 ERROR_OBJECT = {"error": {"message": "worker limit reached", "code": 502}}
 NO_ANSWERS = [
     pytest.param(ERROR_OBJECT, id="error"),
