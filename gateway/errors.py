@@ -146,6 +146,13 @@ TABLE: Mapping[type[Exception], _Row] = {
 """The most specific class wins; what is not here is a 500 whose message stays in the log."""
 
 
+HEADERS: Mapping[type[Exception], Mapping[str, str]] = {
+    BackendTimeout: {"x-should-retry": "false"},  # the work would be done again
+    BodyTooLarge: {"connection": "close"},  # the rest of the body is not waited for
+    BodyTooSlow: {"connection": "close"},
+}
+
+
 def to_answer(error: Exception) -> ErrorAnswer:
     """Return what the client is told of an error."""
     if isinstance(error, BackendRejected):
@@ -161,10 +168,8 @@ def to_answer(error: Exception) -> ErrorAnswer:
             return _overloaded(error, answer)
         case BackendUnavailable():
             return _unavailable(error, answer)
-        case BackendTimeout():
-            return replace(answer, headers={"x-should-retry": "false"})  # the work would be done again
         case _:
-            return answer
+            return replace(answer, headers=HEADERS.get(type(error), {}))
 
 
 def _unavailable(error: BackendUnavailable, answer: ErrorAnswer) -> ErrorAnswer:
