@@ -46,6 +46,8 @@ class OpenAIServer:
         headers = {"content-type": "application/json"}
         if replica.api_key is not None:
             headers["authorization"] = f"Bearer {replica.api_key}"
+        elif replica.login is not None:
+            headers["authorization"] = f"Basic {replica.login}"
         self._pool = HttpPool(replica.target, headers=headers, connect_timeout=connect_timeout)
 
     async def open(self, request: InferenceRequest) -> "ServerAnswer":

@@ -95,7 +95,7 @@ def _what_can_be_read(value: Raw) -> UsageFields | None:
         return None
     fields = UsageFields()
     for name in UsageFields.__struct_fields__:
-        kind = _CachedDetails if name == "prompt_tokens_details" else Count
+        kind: Any = _CachedDetails if name == "prompt_tokens_details" else Count
         try:
             setattr(fields, name, msgspec.convert(given.get(name), kind | None, strict=False))
         except msgspec.ValidationError:

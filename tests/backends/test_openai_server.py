@@ -164,3 +164,12 @@ async def test_nobody_listening_is_said_at_once_and_silence_is_not_taken_for_it(
     gone = openai_server(upstream.url)
     assert await gone.is_ready() is False
     await gone.aclose()
+
+
+async def test_a_login_goes_out_as_http_has_it():
+    async with ScriptedUpstream(well_behaved) as upstream:
+        replica = Replica("flash/main/0", ReplicaKind.OPENAI, upstream.url, "m", login="bWU6cHc=")
+        backend = OpenAIServer(replica, 5.0)
+        await read_all(await backend.open(ask(stream=False)))
+        await backend.aclose()
+    assert upstream.requests[0].headers["authorization"] == "Basic bWU6cHc="
