@@ -200,7 +200,7 @@ def _refusal(error: Exception, server: Replica) -> BackendError:
             msgspec.json.encode({"error": {"message": message, "type": "invalid_request_error"}})
         )
         return BackendRejected(
-            f"Replica {replica} refused the request.", replica=replica, status=400, body=body
+            f"Replica {replica} refused the request.", replica=replica, status=400, body=without_keys(body)
         )
     if status in {429, 503}:
         headers = _headers_of_error(error)
@@ -213,7 +213,9 @@ def _refusal(error: Exception, server: Replica) -> BackendError:
         )
     hint = "; it does not accept our key, check the replica's api_key_env" if status in {401, 403} else ""
     return BackendUnavailable(
-        f"Replica {replica} failed: {type(error).__name__} ({status or 'no status'}){hint}.", replica=replica
+        f"Replica {replica} failed: {type(error).__name__} ({status or 'no status'}){hint}.",
+        replica=replica,
+        well=isinstance(status, int) and 400 <= status < 500,
     )
 
 

@@ -26,12 +26,22 @@ def says_too_long(body: bytes) -> bool:
     return any(sign in text for sign in CONTEXT_SIGNS)
 
 
+BAD_KEY_SIGNS = (b'"invalid_api_key"', b'"API_KEY_INVALID"', b'"authentication_error"')
+"""Codes by which some say with 400 that a key is wrong, which is ours; in a prompt the quotes are escaped."""
+
+
+def says_bad_key(body: bytes) -> bool:
+    """Tell whether an engine's error is about the key it was asked with."""
+    return any(sign in body for sign in BAD_KEY_SIGNS)
+
+
 _KEY = re.compile(rb"\b((?:sk|pk|rk|gsk)[-_]|Bearer )[A-Za-z0-9][A-Za-z0-9_.-]{5,}")
+_USER_IN_URL = re.compile(rb"(://)[^\s/?#@\"]+@")
 
 
 def without_keys(text: bytes) -> bytes:
-    """Cut what looks like a key out of an engine's words: it may be ours."""
-    return _KEY.sub(rb"\1***", text)
+    """Cut what looks like a key, or a password in a URL, out of an engine's words: it may be ours."""
+    return _USER_IN_URL.sub(rb"\1***@", _KEY.sub(rb"\1***", text))
 
 
 def error_message(body: bytes) -> str:

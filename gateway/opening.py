@@ -12,13 +12,21 @@ import msgspec
 from backends.errors import BackendError, BackendOverloaded, BackendTimeout, BackendUnavailable, BackendUnfit
 from backends.fleet import Member
 from backends.protocol import Answer
-from backends.types import EngineFlavour, InferenceRequest
+from backends.types import EngineFlavour, InferenceRequest, Usage
 from gateway.clock import Clock
 from gateway.exchange import Exchange
 from gateway.http import EVENT_STREAM, within
 from gateway.requests.protocol import ClientRequest
 from gateway.services import Services
-from gateway.streaming import Relay, StreamState, as_events, read_plain, with_reasoning_content
+from gateway.sse import is_stream
+from gateway.streaming import (
+    Relay,
+    StreamState,
+    as_events,
+    read_plain,
+    tokens_in_answer,
+    with_reasoning_content,
+)
 from gateway.thinking.adapting import adapt
 from policies.types import Caller, Decision
 
@@ -32,6 +40,9 @@ TRIES_THAT_REACHED = 2
 
 MAX_ANSWER = 64 * 1024 * 1024
 """Most bytes of a plain answer."""
+
+LONGEST_COUNT = 6
+"""Digits of `n` that are believed."""
 
 
 class StreamReader:
@@ -184,8 +195,11 @@ async def _try(services: Services, exchange: Exchange, order: Order, member: Mem
     health.asked()
     try:
         begun = await _ask(services, exchange, order, member)
-    except (BackendUnavailable, BackendTimeout):
-        health.brought_nothing(now())
+    except (BackendUnavailable, BackendTimeout) as error:
+        if isinstance(error, BackendUnavailable) and error.well:
+            health.answered_4xx()
+        else:
+            health.brought_nothing(now())
         raise
     except BaseException as error:
         health.left_alone()  # a refusal, an overload, a client that left: no fault of its own
@@ -250,7 +264,9 @@ def _stream(services: Services, exchange: Exchange, request: ClientRequest, aske
     member, answer = asked.member, asked.answer
     replica = member.replica
     cut_usage = replica.flavour is EngineFlavour.VLLM and not request.wants_running_usage
-    relay = Relay(replica.name, show_usage=request.wants_usage, cut_usage=cut_usage)
+    count = bytes(request.fields.get("n", b"1"))
+    choices = int(count) if count.isdigit() and len(count) < LONGEST_COUNT else 1
+    relay = Relay(replica.name, show_usage=request.wants_usage, cut_usage=cut_usage, choices=choices)
     exchange.stream_state = relay.state
     reader = StreamReader(answer, member, relay.state, services.clock, asked.since)
     return BegunStream(member, answer, b"", relay, reader)
@@ -267,6 +283,7 @@ async def _peek(services: Services, begun: BegunStream) -> BegunStream:
             if piece is None:
                 break
             if not piece:
+                held.append(relay.finish())
                 relay.check_end()
                 break
             held.append(relay.feed(piece))
@@ -289,13 +306,24 @@ async def _read_whole(exchange: Exchange, request: ClientRequest, asked: _Asked)
         if type(error) is not BackendError:
             raise
         raise _before_the_start(error) from error
+    if request.stream and is_stream(body):
+        return BegunAnswer(asked.member, asked.answer, body)
     exchange.usage = read_plain(body, name, request.answers_in)
+    if exchange.usage is None:
+        exchange.usage = Usage(request.input_tokens(), 0, tokens_in_answer(body), estimated=True)
     return BegunAnswer(asked.member, asked.answer, with_reasoning_content(body, "message"))
 
 
 def _retold(stream: BegunStream, begun: BegunAnswer) -> BegunStream:
-    """Return a plain answer as a stream that is here already: a client that asked for one reads no other."""
-    stream.held = stream.relay.feed(as_events(begun.body))
+    """Return a whole answer as a stream that is here already: a client that asked for one reads no other.
+
+    It may be one that has only the wrong name.
+    """
+    relay = stream.relay
+    events = begun.body if is_stream(begun.body) else as_events(begun.body)
+    stream.held = relay.feed(events) + relay.finish()
+    if not relay.state.is_meaningful:
+        relay.check_end()
     return stream
 
 

@@ -216,6 +216,7 @@ async def _pump(services: Services, exchange: Exchange, begun: BegunStream, repl
                 break
             piece = await reader.read(KEEP_ALIVE_SECONDS)
             if piece == b"":
+                await reply.write(relay.finish())
                 break
             passed = KEEP_ALIVE if piece is None else relay.feed(piece)
         relay.check_end()

@@ -32,6 +32,12 @@ class EventSplitter:
         """Tell whether bytes of an event that has not ended are held."""
         return bool(self._rest)
 
+    def take_rest(self) -> bytes:
+        """Return what is held of an event whose end has not come, and hold it no more."""
+        rest = bytes(self._rest)
+        self._rest.clear()
+        return rest
+
     def feed(self, data: bytes) -> list[bytes]:
         """Return the events that end in `data`.
 
@@ -88,3 +94,8 @@ def has_other_fields(event: bytes) -> bool:
 def event_of(payload: bytes) -> bytes:
     """Return an event with this data and nothing else."""
     return b"".join(b"data: " + line + b"\n" for line in payload.split(b"\n")) + b"\n"
+
+
+def is_stream(body: bytes) -> bool:
+    """Tell whether a whole body is an event stream, whatever it is called: JSON begins with none of these."""
+    return body.lstrip(b"\r\n" + BOM).startswith((b"data:", b"event:", b"id:", b"retry:", b":"))

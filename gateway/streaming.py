@@ -87,6 +87,15 @@ class _Choices(_PlainAnswer):
     choices: list[Raw] | None = None
 
 
+class _WholeChoice(msgspec.Struct):
+    message: _Delta | None = None
+    text: str | None = None
+
+
+class _Texts(msgspec.Struct):
+    choices: list[_WholeChoice] = msgspec.field(default_factory=list[_WholeChoice])
+
+
 class _Data(_PlainAnswer):
     data: list[Raw] | None = None  # not read: a vector is a thousand numbers
 
@@ -132,6 +141,16 @@ def read_plain(body: bytes, replica: str, answers_in: AnswerField = "choices") -
     return None if counts is None else usage_of(counts, replica)
 
 
+def tokens_in_answer(body: bytes) -> int:
+    """Estimate the tokens of a plain answer whose engine did not count; 0 where there is no text."""
+    try:
+        choices = msgspec.json.decode(body, type=_Texts).choices
+    except (msgspec.DecodeError, RecursionError):
+        return 0
+    texts = (choice.text or (choice.message.text() if choice.message else "") for choice in choices)
+    return sum(map(estimate_tokens, texts))
+
+
 def error_inside(error: object, body: bytes, replica: str) -> BackendError:
     """Return what an error object means that came with status 200."""
     code = str(error.get("code")) if isinstance(error, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
@@ -145,6 +164,14 @@ def error_inside(error: object, body: bytes, replica: str) -> BackendError:
             f"Replica {replica} is overloaded ({code}).", replica=replica, status=int(code)
         )
     return BackendUnavailable(f"Replica {replica} answered with an error.", replica=replica)
+
+
+def _is_json(payload: bytes) -> bool:
+    try:
+        msgspec.json.decode(payload, type=Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:
@@ -219,7 +246,7 @@ class StreamState:
         counts: The last usage that came; engines send totals, not increments.
         replica: Whose stream it is.
         done: `[DONE]` came.
-        finished: A finish reason came.
+        finishes: Finish reasons that came: one a choice.
         failed: The engine told of an error in the stream.
     """
 
@@ -228,7 +255,7 @@ class StreamState:
     tokens_written: float = 0.0
     counts: UsageFields | None = None
     done: bool = False
-    finished: bool = False
+    finishes: int = 0
     failed: bool = False
     replica: str = ""
 
@@ -240,7 +267,7 @@ class StreamState:
     @property
     def is_meaningful(self) -> bool:
         """Tell whether the stream has shown that it is one: not a comment, not a role alone."""
-        return self.has_token or self.finished
+        return self.has_token or self.finishes > 0
 
     @property
     def tokens_seen(self) -> int:
@@ -255,18 +282,21 @@ class Relay:
     `[DONE]` is held back, so that the record can be written before the client sees the end. A chunk
     that carries nothing but usage is left out for a client that did not ask for it, and so is the usage
     that an engine puts into every chunk, where we asked for it and the client did not. Fields that mean
-    nothing here (`id`, `event`, `retry`) are taken off. All else goes on as the bytes that came.
+    nothing here (`id`, `event`, `retry`) are taken off, and so are data that can be no chunk and whatever
+    follows `[DONE]`: clients give up at them. All else goes on as the bytes that came.
     """
 
-    def __init__(self, replica: str, *, show_usage: bool, cut_usage: bool = False) -> None:
+    def __init__(self, replica: str, *, show_usage: bool, cut_usage: bool = False, choices: int = 1) -> None:
         """Pass a stream on.
 
         Args:
             replica: Whose stream it is.
             show_usage: Whether the client sees the chunk with the usage of the whole.
             cut_usage: Whether the usage in every other chunk is taken off.
+            choices: How many answers were asked for; each ends with its own finish reason.
         """
         self._splitter = EventSplitter()
+        self._choices = choices
         self._replica = replica
         self._show_usage = show_usage
         self._cut_usage = cut_usage
@@ -291,22 +321,32 @@ class Relay:
             return data
         return b"".join(kept)
 
+    def finish(self) -> bytes:
+        """Take in the last event of a stream that was ended without a blank line; cut off, it is none."""
+        payload = payload_of(self._splitter.take_rest())
+        if payload is None or not (payload.strip() == b"[DONE]" or _is_json(payload)):
+            return b""
+        return self._pass(event_of(payload))
+
     def check_end(self) -> None:
         """Judge how the stream ended.
 
         Raises:
             BackendUnavailable: It ended without having begun.
-            BackendError: It ended in the middle: no `[DONE]` and no finish reason.
+            BackendError: It ended in the middle: no `[DONE]`, and not every choice has a finish reason.
         """
         state, name = self.state, self._replica
-        if state.finished or state.failed or (state.done and state.has_token):
+        ended = state.done or state.finishes >= self._choices
+        if state.failed or (ended and state.is_meaningful):
             return
-        if not state.has_token:
+        if not state.is_meaningful:
             raise BackendUnavailable(f"Replica {name} failed: the answer is empty.", replica=name)
         raise BackendError(f"Replica {name} ended the stream in the middle of the answer.", replica=name)
 
     def _pass(self, event: bytes) -> bytes:
         """Note what an event says; return it as it goes to the client, b"" when it does not."""
+        if self.state.done:
+            return b""
         payload = payload_of(event)
         if payload is None:
             return event if is_comment(event) else b""
@@ -335,7 +375,7 @@ class Relay:
         try:
             chunk = _chunk.decode(payload)
         except (msgspec.DecodeError, RecursionError):
-            return payload  # an event of another kind: not ours to judge
+            return self._look_at_odd(payload)
         self._note(chunk, rest)
         if bytes(chunk.usage) == b"null":
             return payload
@@ -343,6 +383,13 @@ class Relay:
         if not chunk.choices:
             return payload if self._show_usage else None
         return without_usage(payload) if self._cut_usage else payload
+
+    def _look_at_odd(self, payload: bytes) -> bytes | None:
+        """Look at what is no chunk: pass on what may be JSON of another kind, and no `ping` or the like."""
+        text = payload.strip()
+        if text == b"[DONE]":
+            self.state.done = True
+        return payload if text.startswith((b"{", b"[")) and text != b"[DONE]" else None
 
     def _is_small(self, payload: bytes) -> bool:
         """Tell whether a chunk can be nothing but a little more text, and count it."""
@@ -364,7 +411,7 @@ class Relay:
             if choice.has_token():
                 self._count(choice.seen(), payload)
             if choice.finish_reason is not None:
-                state.finished = True
+                state.finishes += 1
 
     def _count(self, text: str, payload: bytes) -> None:
         state = self.state

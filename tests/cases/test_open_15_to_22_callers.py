@@ -123,14 +123,27 @@ async def test_a_key_that_an_engine_repeats_goes_no_further(
     assert "SECRET" not in reply.text + seen + " ".join(record.trace)
 
 
+@pytest.mark.parametrize("code", ["invalid_api_key", "API_KEY_INVALID"])
+async def test_a_400_about_our_key_is_not_the_clients_fault(
+    start_gateway: StartGateway, flash: ScriptedUpstream, code: str
+):
+    """OPEN-16 b: not every provider says 401."""
+    flash.script = answering({"error": {"message": "Key SECRET42 is not valid", "code": code}}, 400)
+    async with start_gateway(tenant=NO_FALLBACK) as gateway:
+        reply = await ask(gateway)
+    assert reply.status_code == 502
+    assert "SECRET" not in reply.text
+
+
 @pytest.mark.parametrize(
     "script",
     [
         answering({"error": {"message": "Incorrect API key provided: sk-up-SECRET42"}}, 400),
         answering({"error": {"message": "Authorization: Bearer SECRET42 is wrong", "code": 400}}),
         streaming(word("on "), event({"error": {"message": "bad key sk-SECRET42", "code": 401}}), DONE),
+        answering({"error": {"message": "no key in https://user:SECRET42@10.0.0.1:8000/v1"}}, 400),
     ],
-    ids=["refusal", "error in a 200", "in the middle of a stream"],
+    ids=["refusal", "error in a 200", "in the middle of a stream", "in a URL"],
 )
 async def test_words_of_an_engine_that_reach_the_client_hold_no_key(
     gateway: GatewayUnderTest, flash: ScriptedUpstream, caplog: pytest.LogCaptureFixture, script: Script
