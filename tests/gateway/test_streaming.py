@@ -183,6 +183,14 @@ def test_a_stream_in_which_nothing_was_said_is_no_answer(sent: bytes):
         relay.check_end()
 
 
+@pytest.mark.parametrize("nothing", [False, "", {}, []])
+def test_an_empty_error_beside_an_answer_is_none(nothing: Any):
+    relay = Relay("r", show_usage=False)
+    sent = event(choices=[{"index": 0, "delta": {"content": "a"}}], error=nothing)
+    assert relay.feed(sent) == sent
+    assert (relay.state.has_token, relay.state.failed) == (True, False)
+
+
 def test_fields_that_mean_nothing_here_are_taken_off():
     relay = Relay("r", show_usage=False)
     sent = b"retry: 3\n\nid: 7\nevent: message\ndata: {}\n\n: ping\n\ndata: [1\nid: 8\ndata: ]\n\n"
