@@ -18,6 +18,10 @@ from backends.http_connection import Connection, HttpError
 IDLE_SECONDS = 4.0
 """How long a connection is kept for the next exchange: shorter than servers keep theirs (uvicorn 5 s)."""
 
+STALE_SECONDS = 1.0
+"""Within this time a connection that the server has closed while it was idle shows it. One that breaks later
+has carried the request: the work may have been done, and it is not for us to have it done again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -115,6 +119,7 @@ class HttpPool:
         connect_timeout: float = 5.0,
         max_idle: int = 256,
         idle_seconds: float = IDLE_SECONDS,
+        stale_seconds: float = STALE_SECONDS,
     ) -> None:
         """Prepare a pool; nothing is connected yet.
 
@@ -124,6 +129,7 @@ class HttpPool:
             connect_timeout: Seconds for TCP and TLS.
             max_idle: Most connections kept for later.
             idle_seconds: How long each is kept for.
+            stale_seconds: Until when one that breaks is taken for one that was closed before.
 
         Raises:
             ValueError: A header holds a line break.
@@ -133,6 +139,7 @@ class HttpPool:
         self._connect_timeout = connect_timeout
         self._max_idle = max_idle
         self._idle_seconds = idle_seconds
+        self._stale_seconds = stale_seconds
         self._tls = ssl.create_default_context() if self.origin.scheme == "https" else None
         fixed = {"host": self.origin.authority, "accept-encoding": "identity", **headers}
         self._fixed = _header_lines(fixed)
@@ -148,7 +155,7 @@ class HttpPool:
     ) -> Response:
         """Send a request and wait for the head of its answer.
 
-        A kept connection that turns out to be closed before it brought a byte is replaced once.
+        A kept connection that turns out to be closed, at once and before it brought a byte, is replaced once.
 
         Args:
             method: "GET" or "POST".
@@ -168,14 +175,17 @@ class HttpPool:
         )
         data = head.encode("latin-1") + body
         stale = False
+        now = asyncio.get_running_loop().time
         while True:
             connection = await self._acquire(fresh=stale)
+            since = now()
             try:
                 connection.begin(data)
                 await connection.wait_head(timeout)
             except HttpError as error:
                 connection.abort()
-                stale = connection.reused and error.sent_nothing
+                late = now() - since >= self._stale_seconds
+                stale = connection.reused and error.sent_nothing and not late
                 if not stale:
                     raise
                 continue

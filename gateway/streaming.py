@@ -71,10 +71,11 @@ class _Chunk(msgspec.Struct):
     kind: Any = msgspec.field(name="object", default=None)
 
     def fault(self, payload: bytes) -> object:
-        """Return the error that it tells of, None when it does not."""
-        if self.error is not None or self.kind != "error":
+        """Return the error that it tells of, None when it does not; an empty one beside an answer is none."""
+        if self.error or (self.error is not None and not self.choices):
             return self.error
-        return msgspec.json.decode(payload)  # as vLLM told of errors once: the fields on the top level
+        # As vLLM told of errors once: the fields on the top level.
+        return msgspec.json.decode(payload) if self.kind == "error" else None
 
 
 class _PlainAnswer(msgspec.Struct):

@@ -37,8 +37,8 @@ class UsageFields(msgspec.Struct):
 
     @property
     def says_something(self) -> bool:
-        """Tell whether there is a count; an object without one says no more than none."""
-        return self._prompt() is not None or self._completion() is not None
+        """Tell whether the input was counted; without that an estimate of the whole is nearer."""
+        return self._prompt() is not None
 
     def cached_tokens(self) -> int:
         """Return the cached tokens as they were said; 0 when they were not.
@@ -66,9 +66,12 @@ class UsageFields(msgspec.Struct):
 
     def _prompt(self) -> int | None:
         said = self.input_tokens if self.prompt_tokens is None else self.prompt_tokens
-        if said is None and self.prompt_cache_miss_tokens is not None:
+        if said is not None:
+            return said
+        if self.prompt_cache_miss_tokens is not None:
             return self.prompt_cache_miss_tokens + (self.prompt_cache_hit_tokens or 0)
-        return said
+        completion = self._completion()
+        return None if self.total_tokens is None or completion is None else self.total_tokens - completion
 
     def _completion(self) -> int | None:
         return self.output_tokens if self.completion_tokens is None else self.completion_tokens

@@ -161,7 +161,7 @@ class AnsweredChoice(msgspec.Struct):
         stop_reason: vLLM's: the stop sequence that was hit, or the id of a stop token.
     """
 
-    index: int = 0
+    index: int | None = None
     message: AnsweredMessage | None = None
     delta: AnsweredMessage | None = None
     finish_reason: str | None = None
@@ -208,7 +208,7 @@ class ChatAnswer(msgspec.Struct):
 
     def choice(self) -> AnsweredChoice | None:
         """Return the first choice; other APIs have no more than one."""
-        return next((choice for choice in self.choices or () if choice.index == 0), None)
+        return next((choice for choice in self.choices or () if not choice.index), None)
 
 
-read_answer = msgspec.json.Decoder(ChatAnswer).decode
+read_answer = msgspec.json.Decoder(ChatAnswer, strict=False).decode

@@ -305,6 +305,22 @@ async def test_a_kept_connection_that_closes_on_the_request_is_replaced_once():
         assert len(server.peers) == 2  # the kept one, then a fresh one: no third
 
 
+async def test_a_kept_connection_that_breaks_late_has_carried_the_request_and_is_not_replaced():
+    async def play(peer: Peer) -> None:
+        for _ in range(2):
+            await peer.request()
+            await peer.say(OK if not asked else b"")
+            asked.append(peer.number)
+
+    asked: list[int] = []
+    async with raw_server(play) as server:
+        pool = HttpPool(server.url, headers={}, stale_seconds=0.0)
+        assert await fetch(pool) == (200, b"ok")
+        await failure(pool)
+        pool.close()
+    assert asked == [1, 1]
+
+
 @pytest.mark.parametrize("begun", [b"HTTP/1.1 2", b"HTTP/1.1 100 Continue\r\n\r\n", b"garbage\r\n\r\n"])
 async def test_a_request_whose_answer_has_begun_is_never_sent_again(begun: bytes):
     async def play(peer: Peer) -> None:

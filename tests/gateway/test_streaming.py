@@ -135,10 +135,9 @@ def test_usage_alone_is_left_out_for_a_client_that_did_not_ask(choices: dict[str
 
 def test_the_last_usage_counts():
     relay = Relay("r", show_usage=False)
-    relay.feed(
-        event(choices=[], usage={"completion_tokens": 1}) + event(choices=[], usage={"completion_tokens": 2})
-    )
-    assert relay.state.usage == Usage(0, 0, 2)
+    first, last = ({"prompt_tokens": 9, "completion_tokens": count} for count in (1, 2))
+    relay.feed(event(choices=[], usage=first) + event(choices=[], usage=last))
+    assert relay.state.usage == Usage(9, 0, 2)
 
 
 def test_fields_that_are_null_mean_nothing():
@@ -181,6 +180,14 @@ def test_a_stream_in_which_nothing_was_said_is_no_answer(sent: bytes):
     relay.feed(sent)
     with pytest.raises(BackendUnavailable, match="empty"):
         relay.check_end()
+
+
+@pytest.mark.parametrize("nothing", [False, "", {}, []])
+def test_an_empty_error_beside_an_answer_is_none(nothing: Any):
+    relay = Relay("r", show_usage=False)
+    sent = event(choices=[{"index": 0, "delta": {"content": "a"}}], error=nothing)
+    assert relay.feed(sent) == sent
+    assert (relay.state.has_token, relay.state.failed) == (True, False)
 
 
 def test_fields_that_mean_nothing_here_are_taken_off():

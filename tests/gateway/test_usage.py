@@ -228,6 +228,7 @@ WHOLE = {
     [
         ({"input_tokens": 12, "output_tokens": 3}, Usage(12, 0, 3)),
         ({"prompt_tokens": 12, "total_tokens": 15}, Usage(12, 0, 3)),
+        ({"completion_tokens": 3, "total_tokens": 15}, Usage(12, 0, 3)),
         (
             {"prompt_cache_hit_tokens": 4, "prompt_cache_miss_tokens": 8, "completion_tokens": 3},
             Usage(12, 4, 3),
@@ -241,7 +242,10 @@ def test_usage_is_read_in_every_spelling_and_past_what_is_odd(said: dict[str, An
     assert read_plain(json.dumps({**WHOLE, "usage": said}).encode(), "r") == meant
 
 
-@pytest.mark.parametrize("said", [None, {}, [], {"total_tokens": 15}, {"prompt_tokens": 10**30}, {"x": 1}])
+@pytest.mark.parametrize(
+    "said",
+    [None, {}, [], {"total_tokens": 15}, {"prompt_tokens": 10**30, "completion_tokens": 9000}, {"x": 1}],
+)
 async def test_an_answer_that_was_not_counted_is_estimated_from_its_text(
     gateway: GatewayUnderTest, flash: ScriptedUpstream, said: Any
 ):
