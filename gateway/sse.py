@@ -13,6 +13,7 @@ KEEP_ALIVE = b": keep-alive\n\n"
 BOM = b"\xef\xbb\xbf"
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
 _LONGEST_BLANK_LINE = 4
+_CALLED_ERROR = re.compile(rb"(?:\A|[\r\n])event: ?error[\r\n]")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -89,6 +90,11 @@ def has_other_fields(event: bytes) -> bool:
     if event.startswith(b"data:") and event.find(b"\n") == len(event) - 2 and b"\r" not in event:
         return False
     return any(line and not line.startswith((b"data", b":")) for line in _LINE_END.split(event))
+
+
+def is_called_error(event: bytes) -> bool:
+    """Tell whether an event has the name `error`."""
+    return _CALLED_ERROR.search(event) is not None
 
 
 def event_of(payload: bytes) -> bytes:

@@ -10,7 +10,16 @@ from backends.errors import BackendError, BackendOverloaded, BackendRejected, Ba
 from backends.refusals import says_too_long, without_keys
 from backends.types import Usage
 from gateway.requests.protocol import AnswerField
-from gateway.sse import BOM, DONE, EventSplitter, event_of, has_other_fields, is_comment, payload_of
+from gateway.sse import (
+    BOM,
+    DONE,
+    EventSplitter,
+    event_of,
+    has_other_fields,
+    is_called_error,
+    is_comment,
+    payload_of,
+)
 from gateway.usage import UsageFields, cut_last_usage, read_usage, usage_of, without_usage
 from policies.tokens import ASCII_CHARACTERS_PER_TOKEN, estimate_tokens
 
@@ -169,7 +178,7 @@ def error_inside(error: object, body: bytes, replica: str) -> BackendError:
 
 def _is_json(payload: bytes) -> bool:
     try:
-        msgspec.json.decode(payload, type=Raw)
+        msgspec.json.decode(payload)
     except (msgspec.DecodeError, RecursionError):
         return False
     return True
@@ -351,15 +360,28 @@ class Relay:
         payload = payload_of(event)
         if payload is None:
             return event if is_comment(event) else b""
+        has_more = has_other_fields(event)
+        if has_more and is_called_error(event):
+            return self._take_error(payload)
         kept = self._look(payload)
         if kept is None:
             return b""
         mended = with_reasoning_content(kept, "delta")
         if self.state.failed:
             mended = without_keys(mended)
-        if mended is not payload or has_other_fields(event):
-            return event_of(mended)
-        return event
+        return event_of(mended) if mended is not payload or has_more else event
+
+    def _take_error(self, payload: bytes) -> bytes:
+        """Take in an error that says so by the name of its event; clients look for it in the data."""
+        error: object = {"message": payload.decode("utf-8", "replace")}
+        if _is_json(payload):
+            error = msgspec.json.decode(payload)
+        if isinstance(error, dict):
+            error = cast("dict[str, object]", error).get("error") or cast("object", error)
+        if not self.state.is_meaningful:
+            raise error_inside(error, payload, self._replica)
+        self.state.failed = True
+        return event_of(without_keys(msgspec.json.encode({"error": error})))
 
     def _look(self, payload: bytes) -> bytes | None:
         """Note what an event says; return what goes on to the client, None when nothing does."""

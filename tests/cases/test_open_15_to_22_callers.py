@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from blockbuster import BlockBuster
 
+from backends.engines.probes import free_port
 from gateway.config import load_config
 from gateway.errors import ConfigInvalid
 from gateway.exchange import HEADER
@@ -190,9 +191,25 @@ async def test_a_prompt_stands_in_no_log(
     assert "SECRET" not in seen
 
 
+async def test_a_password_in_the_url_of_an_engine_that_is_away_is_shown_nowhere(
+    start_gateway: StartGateway, caplog: pytest.LogCaptureFixture
+):
+    """OPEN-16 c, d: taken for HTTP's Basic scheme, as people write it, and repeated by nobody."""
+    url = f"https://user:SECRET45@127.0.0.1:{free_port()}/v1"
+    with caplog.at_level(logging.DEBUG):
+        async with start_gateway(flash=[url], tenant=NO_FALLBACK) as gateway:
+            reply = await ask(gateway)
+            record = await record_of(gateway, reply)
+            async with gateway.http(None) as client:
+                page = (await client.get("/health")).text
+            seen = await everything(gateway, caplog)
+    assert reply.status_code == 503
+    assert "SECRET" not in reply.text + page + seen + " ".join(record.trace)
+
+
 def test_a_wrong_configuration_is_told_without_its_secrets(tmp_path: Path):
-    """OPEN-16 c, e: a password in a URL is refused and not repeated."""
-    replicas = [{"url": "https://user:SECRET44@127.0.0.1:9"}]
+    """OPEN-16 e: whatever is wrong with a URL, the password in it is not repeated."""
+    replicas = [{"url": "https://user:SECRET44@127.0.0.1:99999"}]
     model = {"served_name": "x", "pools": [{"name": "main", "replicas": replicas}]}
     write_yaml(tmp_path / "flashlane.yaml", {"models": {"flash": model, "standard": model}})
     with pytest.raises(ConfigInvalid) as raised:

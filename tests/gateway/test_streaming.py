@@ -204,6 +204,24 @@ def test_data_that_can_be_no_chunk_are_left_out(odd: str):
     assert relay.state.done
 
 
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ('{"message":"no room"}', {"message": "no room"}),
+        ('{"error":{"message":"no room"}}', {"message": "no room"}),
+        ("no room", {"message": "no room"}),
+    ],
+)
+def test_an_event_that_is_called_an_error_is_one(data: str, told: Any):
+    sent = f"event: error\ndata: {data}\n\n".encode()
+    relay = Relay("r", show_usage=True)
+    assert relay.feed(token("a")) == token("a")
+    assert json.loads(relay.feed(sent).removeprefix(b"data: ")) == {"error": told}
+    assert relay.state.failed
+    with pytest.raises(BackendUnavailable):
+        Relay("r", show_usage=True).feed(sent)
+
+
 def test_nothing_follows_the_end():
     relay = Relay("r", show_usage=True)
     assert relay.feed(token("a") + DONE + token("b") + b": ping\n\n" + DONE) == token("a")
