@@ -29,14 +29,23 @@ class BackendUnavailable(BackendError):
     Attributes:
         reached: Whether the request got there, so that trying again makes the work twice.
         retry_after: Seconds after which it may be better; None when nobody knows.
+        well: Whether it answered as a server that is well does, with a 4xx: then our address, name or key
+            is wrong, which says nothing of its health.
     """
 
     def __init__(
-        self, message: str, *, replica: str, reached: bool = True, retry_after: float | None = None
+        self,
+        message: str,
+        *,
+        replica: str,
+        reached: bool = True,
+        retry_after: float | None = None,
+        well: bool = False,
     ) -> None:
         super().__init__(message, replica=replica)
         self.reached = reached
         self.retry_after = retry_after
+        self.well = well
 
 
 class BackendTimeout(BackendError):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from backends.errors import BackendError, BackendOverloaded, BackendUnavailable
-from backends.health import FAILURES, Health
+from backends.health import Health
 from backends.openai_server import OpenAIServer
 from backends.protocol import Answer, Backend
 from backends.provider import Provider
@@ -127,11 +127,8 @@ class Fleet:
             for member in members:
                 yield model, member
 
-    async def probe(self, *, first: bool = False) -> dict[str, dict[str, bool]]:
+    async def probe(self) -> dict[str, dict[str, bool]]:
         """Ask every replica whether it can serve, all at once, and note what it says.
-
-        Args:
-            first: Whether one miss is enough: nothing is known of the replica yet.
 
         Returns:
             Model -> replica name -> ready.
@@ -139,8 +136,7 @@ class Fleet:
         since = self._monotonic()
         found = await self._ask_all()
         for _, member, ready in found:
-            for _ in range(FAILURES if first else 1):
-                member.health.was_probed(self._monotonic(), ready=ready, since=since)
+            member.health.was_probed(self._monotonic(), ready=ready, since=since)
         return self._by_name(found)
 
     async def readiness(self) -> dict[str, dict[str, bool]]:

@@ -90,6 +90,10 @@ class Health:
             self.rests_until, self.trying = now + self.rest, False
             self.rest = min(LONGEST_REST, 2 * self.rest)
 
+    def answered_4xx(self) -> None:
+        """Note that it refused us as one does that is well: of equals it is chosen last, and stays in."""
+        self.failures, self.trying = max(1, self.failures), False
+
     def left_alone(self) -> None:
         """Note that a request ended without telling anything of the replica; a trial may be made again."""
         self.trying = False

@@ -2,12 +2,8 @@
 
 import asyncio
 import functools
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import cast
-
-import msgspec
 
 from backends.errors import (
     BackendError,
@@ -17,14 +13,21 @@ from backends.errors import (
     BackendUnavailable,
     BackendUnfit,
 )
-from backends.http_client import HttpError, HttpPool, Response
+from backends.http_client import HttpPool, Response
+from backends.http_connection import HttpError
 from backends.rate_limits import rate_limits_in, seconds_to_wait
+from backends.refusals import says_bad_key, says_too_long, without_keys
 from backends.types import CHAT_PATH, InferenceRequest, Replica
 
 MAX_HEALTH = 64 * 1024
 """Most bytes of a health page."""
 
-REJECTED = frozenset({400, 413, 422})
+PAGE_SECONDS = 0.5
+"""How long the rest of a health page is waited for, once its status is there."""
+
+REJECTED = frozenset({400, 406, 409, 411, 412, 413, 414, 415, 416, 417, 422, 424, 428, 431, 451})
+"""Statuses that are about the request: another replica would say the same."""
+
 OVERLOADED = frozenset({429, 503})
 
 
@@ -41,6 +44,8 @@ class OpenAIServer:
         headers = {"content-type": "application/json"}
         if replica.api_key is not None:
             headers["authorization"] = f"Bearer {replica.api_key}"
+        elif replica.login is not None:
+            headers["authorization"] = f"Basic {replica.login}"
         self._pool = HttpPool(replica.target, headers=headers, connect_timeout=connect_timeout)
 
     async def open(self, request: InferenceRequest) -> "ServerAnswer":
@@ -62,7 +67,7 @@ class OpenAIServer:
             raise BackendTimeout(
                 f"Replica {name} gave no answer within {request.patience:g} s.", replica=name
             ) from error
-        if response.status != 200:
+        if not 200 <= response.status < 300:  # some frameworks answer a POST with 201
             try:
                 raise await _refusal(response, self._replica, request.path)
             finally:
@@ -70,20 +75,27 @@ class OpenAIServer:
         return ServerAnswer(response, name)
 
     async def is_ready(self) -> bool | None:
-        """Ask `/health`; a server that has no such page is ready when it answers at all.
+        """Ask `/health`; its status says it all, and a server without such a page is ready when it answers.
 
         503 is how vLLM, SGLang and llama.cpp say that they load a model, drain, or have lost their engine.
+        Where nobody listens, nobody can serve.
         """
         try:
             async with asyncio.timeout(self._connect_timeout):
                 response = await self._pool.request("GET", "/health")
-                try:
-                    await response.read_all(MAX_HEALTH)
-                finally:
-                    response.close()
-        except (HttpError, TimeoutError):
+        except HttpError as error:
+            return None if error.reached else False
+        except TimeoutError:
             return None
-        if response.status in {200, 401, 403, 404, 405}:
+        try:
+            # The page is read for the sake of the connection alone, which is then kept.
+            async with asyncio.timeout(PAGE_SECONDS):
+                await response.read_all(MAX_HEALTH)
+        except (HttpError, TimeoutError):
+            pass
+        finally:
+            response.close()
+        if response.status < 500:
             return True
         return False if response.status == 503 else None
 
@@ -124,7 +136,7 @@ async def _refusal(response: Response, server: Replica, path: str) -> BackendErr
     if server.api_key is not None:
         body = body.replace(server.api_key.encode(), b"***")
     body = without_keys(body)
-    if status in REJECTED:
+    if status in REJECTED and not says_bad_key(body):
         return BackendRejected(
             f"Replica {replica} refused the request.", replica=replica, status=status, body=body
         )
@@ -146,64 +158,20 @@ async def _refusal(response: Response, server: Replica, path: str) -> BackendErr
         return BackendRejected(
             f"Replica {replica} refused the request.", replica=replica, status=400, body=body
         )
-    return BackendUnavailable(f"Replica {replica} answered {status}: {_hint(status)}.", replica=replica)
+    status = 401 if status in REJECTED else status
+    return BackendUnavailable(
+        f"Replica {replica} answered {status}: {_hint(status)}.", replica=replica, well=400 <= status < 500
+    )
 
 
 def _hint(status: int) -> str:
     """Say what to look at; an engine's own words may repeat a prompt or a key, and stay in its log."""
+    if 300 <= status < 400:
+        return "it sends us to another address; give that as the replica's url"
+    if status == 402:
+        return "the account of our key has to be paid"
     if status in {401, 403}:
         return "it does not accept our key; check the replica's api_key_env"
     if status == 404:
         return "it does not know the path or the model; check the replica's url and the model's served_name"
     return "its own log says why"
-
-
-CONTEXT_SIGNS = (
-    b"context length",
-    b"context size",
-    b"context_length",
-    b"context window",
-    b"exceed_context_size",
-    b"maximum context",
-    b"prompt is too long",
-    b"input is too long",
-    b"exceeds maximum",
-    b"exceeds the maximum",
-)
-"""How vLLM, SGLang, llama.cpp, DeepSeek, OpenAI and Anthropic say that an input does not fit, lower case."""
-
-
-def says_too_long(body: bytes) -> bool:
-    """Tell whether an engine's error is about an input that does not fit."""
-    text = body.lower()
-    return any(sign in text for sign in CONTEXT_SIGNS)
-
-
-_KEY = re.compile(rb"\b((?:sk|pk|rk|gsk)[-_]|Bearer )[A-Za-z0-9][A-Za-z0-9_.-]{5,}")
-
-
-def without_keys(text: bytes) -> bytes:
-    """Cut what looks like a key out of an engine's words: it may be ours."""
-    return _KEY.sub(rb"\1***", text)
-
-
-def error_message(body: bytes) -> str:
-    """Return the message in an engine's error body, "" when there is none.
-
-    Knows `{"error": {"message"}}`, `{"error": "text"}`, `{"message"}` and FastAPI's `{"detail"}`.
-    """
-    try:
-        data: object = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return ""
-    inner = _get(data, "error") or _get(data, "detail") or data
-    if isinstance(inner, list):
-        first = next(iter(cast("list[object]", inner)), None)
-        message = _get(first, "msg")
-    else:
-        message = _get(inner, "message") or inner
-    return message if isinstance(message, str) else ""
-
-
-def _get(value: object, key: str) -> object:
-    return cast("dict[str, object]", value).get(key) if isinstance(value, dict) else None

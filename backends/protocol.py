@@ -50,7 +50,11 @@ class Backend(Protocol):
         ...
 
     async def is_ready(self) -> bool | None:
-        """Ask the engine whether it can serve; False when it says that it cannot, None when it is silent."""
+        """Ask the engine whether it can serve.
+
+        Returns:
+            False when it says that it cannot, or nobody listens where it should be; None when it is silent.
+        """
         ...
 
     async def aclose(self) -> None:

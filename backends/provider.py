@@ -4,6 +4,7 @@ litellm takes seconds to import and is needed only where a configuration names i
 """
 
 import asyncio
+import contextlib
 import functools
 import importlib
 import os
@@ -22,11 +23,15 @@ from backends.errors import (
     BackendUnfit,
 )
 from backends.rate_limits import rate_limits_in, seconds_to_wait
+from backends.refusals import without_keys
 from backends.types import CHAT_PATH, EMBEDDINGS_PATH, InferenceRequest, Replica
 
 CALLS = {CHAT_PATH: "acompletion", EMBEDDINGS_PATH: "aembedding"}
 """What litellm has for an endpoint. Its text completions are chats in disguise for most providers, and
 their streams cannot be closed, so they are left out."""
+
+CLOSE_SECONDS = 2.0
+"""How long litellm may take to close a stream; until then the request counts as in flight."""
 
 
 def load_litellm() -> Any:  # noqa: ANN401 - the module ships types that strict checking cannot follow
@@ -149,14 +154,17 @@ class ProviderAnswer:
         """Let go; see `Answer.aclose`."""
         if self._next is not None:
             self._next.cancel()
-            await asyncio.wait({self._next})
+            await asyncio.wait({self._next}, timeout=CLOSE_SECONDS)
         await _close(self._source)
 
 
 async def _close(source: object) -> None:
     close: Any = getattr(source, "aclose", None)
-    if close is not None:
-        await close()
+    if close is None:
+        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await close()
 
 
 def _is_made_up_end(chunk: Any, chunks: Any) -> bool:  # noqa: ANN401
@@ -188,9 +196,11 @@ def _refusal(error: Exception, server: Replica) -> BackendError:
         message = str(getattr(error, "message", error)).replace("litellm.", "")
         if server.api_key is not None:
             message = message.replace(server.api_key, "***")
-        body = msgspec.json.encode({"error": {"message": message, "type": "invalid_request_error"}})
+        body = without_keys(
+            msgspec.json.encode({"error": {"message": message, "type": "invalid_request_error"}})
+        )
         return BackendRejected(
-            f"Replica {replica} refused the request.", replica=replica, status=400, body=body
+            f"Replica {replica} refused the request.", replica=replica, status=400, body=without_keys(body)
         )
     if status in {429, 503}:
         headers = _headers_of_error(error)
@@ -203,7 +213,9 @@ def _refusal(error: Exception, server: Replica) -> BackendError:
         )
     hint = "; it does not accept our key, check the replica's api_key_env" if status in {401, 403} else ""
     return BackendUnavailable(
-        f"Replica {replica} failed: {type(error).__name__} ({status or 'no status'}){hint}.", replica=replica
+        f"Replica {replica} failed: {type(error).__name__} ({status or 'no status'}){hint}.",
+        replica=replica,
+        well=isinstance(status, int) and 400 <= status < 500,
     )
 
 

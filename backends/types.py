@@ -51,6 +51,7 @@ class Replica:
         upstream_model: The `model` the server is asked for; with litellm "provider/model".
         flavour: What runs there.
         api_key: Sent to the server; None when it needs none. Never logged.
+        login: User and password for HTTP's Basic scheme, encoded; sent where there is no key. Never logged.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Replica:
     upstream_model: str
     flavour: EngineFlavour = EngineFlavour.GENERIC
     api_key: str | None = field(default=None, repr=False)
+    login: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

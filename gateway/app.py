@@ -10,20 +10,18 @@ from starlette.exceptions import HTTPException
 from backends.types import CHAT_PATH, COMPLETIONS_PATH, EMBEDDINGS_PATH
 from gateway.apis.messages import COUNT_PATH, MESSAGES_PATH, CountTokens, Messages
 from gateway.apis.responses import RESPONSES_PATH, Responses
-from gateway.completions import parse_completion
-from gateway.embeddings import parse_embedding
 from gateway.errors import ErrorAnswer, GatewayError, NotFound, to_answer
 from gateway.health import Health
-from gateway.http import AsgiApp, Receive, Scope, Send
+from gateway.http import JSON, AsgiApp, Receive, Scope, Send
 from gateway.ledger import record_json
 from gateway.pipeline import Endpoint, identify
+from gateway.requests.chat import parse_chat
+from gateway.requests.completions import parse_completion
+from gateway.requests.embeddings import parse_embedding
 from gateway.services import Services
 from gateway.telemetry import CONTENT_TYPE
-from gateway.wire import parse_chat
 from policies.errors import PolicyError
 from policies.types import AUTO, Caller
-
-JSON = "application/json"
 
 
 class GatewayApp(FastAPI):
@@ -36,7 +34,9 @@ class GatewayApp(FastAPI):
             services: What requests work with.
             hot_routes: (method, path) -> application; it answers every error by itself.
         """
-        super().__init__(title="Flashlane", docs_url=None, redoc_url=None, openapi_url=None)
+        super().__init__(
+            title="Flashlane", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
+        )
         self.services = services
         self._hot_routes = hot_routes
 
@@ -48,6 +48,10 @@ class GatewayApp(FastAPI):
                 await hot(scope, receive, send)
                 return
         await super().__call__(scope, receive, send)
+
+    def methods_of(self, path: str) -> list[str]:
+        """Return which methods a route past FastAPI takes; none where there is no such route."""
+        return [method for method, known in self._hot_routes if known == path]
 
 
 def create_app(services: Services, health: Health) -> GatewayApp:
@@ -121,16 +125,20 @@ def _add_operations(app: FastAPI, services: Services, health: Health) -> None:
         return Response(await services.telemetry.render(), media_type=CONTENT_TYPE)
 
 
-def _add_error_handlers(app: FastAPI) -> None:
+def _add_error_handlers(app: GatewayApp) -> None:
     async def known(_request: Request, error: Exception) -> Response:
         return _error(to_answer(error))
 
     async def framework(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         what, code = "No such page", "not_found"
+        headers = dict(getattr(error, "headers", None) or {})
+        if status == 404 and (methods := app.methods_of(request.url.path)):
+            status, headers = 405, {"allow": ", ".join(methods)}
         if status == 405:
             what, code = f"{request.method} is not allowed on", "method_not_allowed"
-        return _error(ErrorAnswer(status, f"{what}: {request.url.path}", "invalid_request_error", code))
+        text = f"{what}: {request.url.path}"
+        return _error(ErrorAnswer(status, text, "invalid_request_error", code, headers=headers))
 
     handlers: Mapping[type[Exception], Callable[..., object]] = {
         GatewayError: known,

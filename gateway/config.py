@@ -1,13 +1,15 @@
 """`flashlane.yaml`: its schema, and the plain values that the rest of the program gets from it."""
 
+import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal, Self
+from urllib.parse import unquote, urlsplit, urlunsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from backends.types import DEFAULT_TIMEOUTS, EngineFlavour, Pool, Replica, ReplicaKind, Thinking, Timeouts
 from gateway.capabilities import CapabilitiesSection
@@ -18,7 +20,22 @@ from policies.validation import describe
 from policies.yaml_file import YamlInvalid, read_yaml
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
-HttpUrl = Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")]
+
+
+def _with_a_port(url: str) -> str:
+    try:
+        urlsplit(url).port  # noqa: B018 - it is read when it is asked for
+    except ValueError as error:
+        raise ValueError("its port is no number up to 65535") from error
+    return url
+
+
+HttpUrl = Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$"), AfterValidator(_with_a_port)]
+ServerUrl = Annotated[
+    str, Field(pattern=r"^https?://([^\s/?#@]+@)?[^\s/?#@]+(/[^\s?#]*)?$"), AfterValidator(_with_a_port)
+]
+"""May hold a user and a password, which are cut off as it is read and shown nowhere."""
+
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable. What does not look like one may be a key, and is not repeated."""
 
@@ -102,7 +119,9 @@ class GsmSection(_Section):
 class ReplicaSection(_Section):
     """One server. Exactly one of `url`, `litellm` and `embedded`."""
 
-    url: HttpUrl | None = Field(default=None, description="An OpenAI-compatible server, without /v1.")
+    url: ServerUrl | None = Field(
+        default=None, description="An OpenAI-compatible server, with or without /v1.", repr=False
+    )
     litellm: str | None = Field(default=None, min_length=1, description="A model in litellm's spelling.")
     embedded: str | None = Field(
         default=None,
@@ -368,7 +387,19 @@ def _replica(
         url, flavour = embedded_urls[name], EngineFlavour.LLAMA_CPP
     else:
         url, flavour = section.url or "", section.engine or EngineFlavour.GENERIC
-    return Replica(name, ReplicaKind.OPENAI, url.rstrip("/"), model.served_name, flavour, api_key)
+    target, login = _without_login(url.rstrip("/").removesuffix("/v1").rstrip("/"))
+    return Replica(name, ReplicaKind.OPENAI, target, model.served_name, flavour, api_key, login)
+
+
+def _without_login(url: str) -> tuple[str, str | None]:
+    """Return a URL without the user and password in it, and these as HTTP's Basic scheme has them."""
+    parts = urlsplit(url)
+    login, at, host = parts.netloc.rpartition("@")
+    if not at:
+        return url, None
+    user, colon, password = login.partition(":")
+    plain = f"{unquote(user)}{colon or ':'}{unquote(password)}"
+    return urlunsplit(parts._replace(netloc=host)), base64.b64encode(plain.encode()).decode()
 
 
 def _secret(user: str, variable: str | None, secrets: Mapping[str, str]) -> str | None:

@@ -28,7 +28,7 @@ from backends.errors import (
     BackendUnavailable,
     BackendUnfit,
 )
-from backends.openai_server import error_message, says_too_long
+from backends.refusals import error_message, says_too_long
 from policies.errors import (
     InputTooLong,
     ThinkingConflict,
@@ -119,6 +119,9 @@ class _Row:
     code: str | None
 
 
+RETRY_SECONDS = 3.0
+"""After which a client may ask again for a model that is not there; replicas are probed as often."""
+
 TABLE: Mapping[type[Exception], _Row] = {
     KeyMissing: _Row(401, "invalid_request_error", "invalid_api_key"),
     UnknownKey: _Row(401, "invalid_request_error", "invalid_api_key"),
@@ -143,6 +146,13 @@ TABLE: Mapping[type[Exception], _Row] = {
 """The most specific class wins; what is not here is a 500 whose message stays in the log."""
 
 
+HEADERS: Mapping[type[Exception], Mapping[str, str]] = {
+    BackendTimeout: {"x-should-retry": "false"},  # the work would be done again
+    BodyTooLarge: {"connection": "close"},  # the rest of the body is not waited for
+    BodyTooSlow: {"connection": "close"},
+}
+
+
 def to_answer(error: Exception) -> ErrorAnswer:
     """Return what the client is told of an error."""
     if isinstance(error, BackendRejected):
@@ -158,17 +168,15 @@ def to_answer(error: Exception) -> ErrorAnswer:
             return _overloaded(error, answer)
         case BackendUnavailable():
             return _unavailable(error, answer)
-        case BackendTimeout():
-            return replace(answer, headers={"x-should-retry": "false"})  # the work would be done again
         case _:
-            return answer
+            return replace(answer, headers=HEADERS.get(type(error), {}))
 
 
 def _unavailable(error: BackendUnavailable, answer: ErrorAnswer) -> ErrorAnswer:
     """Tell a replica that failed from one that is not there."""
     if error.reached:
         return replace(answer, status=502, code="upstream_error")
-    return answer if error.retry_after is None else replace(answer, headers=_retry_after(error.retry_after))
+    return replace(answer, headers=_retry_after(error.retry_after or RETRY_SECONDS))
 
 
 def _retry_after(seconds: float) -> Mapping[str, str]:

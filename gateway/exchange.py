@@ -12,7 +12,7 @@ from backends.types import Usage
 from classifier.types import ComplexityEstimate
 from gateway.clock import Clock
 from gateway.records import RequestRecord, Status
-from gateway.request import ClientRequest
+from gateway.requests.protocol import ClientRequest
 from gateway.streaming import StreamState
 from policies.cost import cost_usd
 from policies.types import Caller, Decision, Effort, Prices

@@ -8,6 +8,9 @@ from typing import Any, Generic, Self, TypeVar
 
 from gateway.errors import BodyTooLarge, BodyTooSlow, ClientLeft, EncodingUnknown
 
+JSON = "application/json"
+EVENT_STREAM = "text/event-stream"
+
 BODY_SECONDS = 60
 """How long a client may take to send its body."""
 

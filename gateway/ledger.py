@@ -47,6 +47,9 @@ log = logging.getLogger(__name__)
 MAX_BATCH = 256
 """Most records a commit."""
 
+MAX_WAITING = 50_000
+"""Most records, a kilobyte or two each, that wait for a database that hangs; further ones go to the log."""
+
 PATIENCE_SECONDS = 5.0
 """How long an answer's end waits for its record."""
 
@@ -98,7 +101,7 @@ class Ledger:
 
         Args:
             url: An SQLAlchemy URL; `postgresql://` is spoken with psycopg.
-            on_lost: Called, on the writer's thread, for each record that could not be written.
+            on_lost: Called, on any thread, for each record that could not be written.
 
         Raises:
             LedgerUnavailable: It cannot be opened; the message names it, without its password.
@@ -116,14 +119,18 @@ class Ledger:
 
         Returns:
             Done when the record is durable; fails with `LedgerUnavailable` when it could not be
-            written, and is then in the log, or when that takes longer than `PATIENCE_SECONDS`. Need
-            not be awaited.
+            written, or `MAX_WAITING` others wait, and is then in the log, or when that takes longer
+            than `PATIENCE_SECONDS`. Need not be awaited.
         """
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         future.add_done_callback(_retrieve)
+        entry = _Entry(record, future)
+        if self._queue.qsize() >= MAX_WAITING:
+            self._lose([entry], f"{MAX_WAITING} others wait for it")
+            return future
         self._patience.watch(future)
-        self._queue.put(_Entry(record, future))
+        self._queue.put(entry)
         return future
 
     async def find(self, request_id: str, *, tenant: str) -> RequestRecord | None:

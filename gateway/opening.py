@@ -5,21 +5,30 @@ nothing was sent to the client, so that an error can become a status, or another
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from backends.errors import BackendError, BackendOverloaded, BackendTimeout, BackendUnavailable, BackendUnfit
 from backends.fleet import Member
 from backends.protocol import Answer
-from backends.types import EngineFlavour, InferenceRequest, Replica
+from backends.types import EngineFlavour, InferenceRequest, Usage
 from gateway.clock import Clock
 from gateway.exchange import Exchange
-from gateway.http import within
-from gateway.request import ClientRequest
+from gateway.http import EVENT_STREAM, within
+from gateway.requests.protocol import ClientRequest
 from gateway.services import Services
-from gateway.streaming import Relay, StreamState, as_events, read_plain, with_reasoning_content
+from gateway.sse import is_stream
+from gateway.streaming import (
+    Relay,
+    StreamState,
+    as_events,
+    read_plain,
+    tokens_in_answer,
+    with_reasoning_content,
+)
 from gateway.thinking.adapting import adapt
+from policies.types import Caller, Decision
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +39,10 @@ TRIES_THAT_REACHED = 2
 """How many replicas may get to work on one request, one after the other."""
 
 MAX_ANSWER = 64 * 1024 * 1024
-EVENT_STREAM = "text/event-stream"
+"""Most bytes of a plain answer."""
+
+LONGEST_COUNT = 6
+"""Digits of `n` that are believed."""
 
 
 class StreamReader:
@@ -85,23 +97,50 @@ class StreamReader:
         return min(ends)
 
 
-class Begun(msgspec.Struct):
-    """An answer that has begun. `member.close(answer)` lets go of it.
+class Order(msgspec.Struct, frozen=True):
+    """What replicas are asked for.
 
     Attributes:
-        held: What goes to the client first: the whole body of a plain answer.
-        relay: Of a stream; None of a plain answer.
-        reader: Of a stream, likewise.
+        caller: Who asks.
+        request: What for.
+        decision: Of which models.
+        headers: Sent on to the engine.
+    """
+
+    caller: Caller
+    request: ClientRequest
+    decision: Decision
+    headers: Mapping[str, str]
+
+
+class BegunAnswer(msgspec.Struct, frozen=True):
+    """A plain answer, here as a whole. `member.close(answer)` lets go of it."""
+
+    member: Member
+    answer: Answer
+    body: bytes
+
+
+class BegunStream(msgspec.Struct):
+    """A stream that has begun. `member.close(answer)` lets go of it.
+
+    Attributes:
+        held: What has come so far, as it goes to the client.
+        relay: Passes on what comes.
+        reader: Waits for it.
     """
 
     member: Member
     answer: Answer
     held: bytes
-    relay: Relay | None = None
-    reader: StreamReader | None = None
+    relay: Relay
+    reader: StreamReader
 
 
-async def begin(services: Services, exchange: Exchange, headers: dict[str, str]) -> Begun:
+Begun = BegunAnswer | BegunStream
+
+
+async def begin(services: Services, exchange: Exchange, order: Order) -> Begun:
     """Start the answer on the first replica that brings it.
 
     Each try follows the last at once: nobody waits between two of them, so there is nothing to spread by
@@ -110,8 +149,8 @@ async def begin(services: Services, exchange: Exchange, headers: dict[str, str])
 
     Args:
         services: What requests work with.
-        exchange: The request, decided.
-        headers: Sent on to the engine.
+        exchange: Takes down who was asked, and what came of it.
+        order: What is asked for.
 
     Raises:
         BackendError: None brought it; the error is that of the last one tried that has the endpoint.
@@ -119,13 +158,13 @@ async def begin(services: Services, exchange: Exchange, headers: dict[str, str])
     failure: BackendError | None = None
     reached = 0
     try:
-        for model, member in _candidates(services, exchange):
+        for model, member in _candidates(services, exchange, order.decision):
             exchange.model, exchange.member = model, member
             exchange.attempts += 1
             if exchange.asked is None:
                 exchange.asked = services.clock.monotonic()
             try:
-                return await _try(services, exchange, member, headers)
+                return await _try(services, exchange, order, member)
             except (BackendUnavailable, BackendOverloaded, BackendUnfit) as error:
                 if failure is None or not isinstance(error, BackendUnfit):
                     failure = error
@@ -134,16 +173,14 @@ async def begin(services: Services, exchange: Exchange, headers: dict[str, str])
                 if reached >= TRIES_THAT_REACHED:
                     break
         exchange.model, exchange.member = "", None  # the notes have who was asked
-        raise failure or services.fleet.nobody(exchange.decision.model if exchange.decision else "")
+        raise failure or services.fleet.nobody(order.decision.model)
     finally:
         del failure  # it holds its frames, this one among them: neither would go before a look for cycles
 
 
-def _candidates(services: Services, exchange: Exchange) -> Iterator[tuple[str, Member]]:
+def _candidates(services: Services, exchange: Exchange, decision: Decision) -> Iterator[tuple[str, Member]]:
     """Yield where to try, in order: the replicas of the chosen model, then those of its fallbacks."""
-    if exchange.decision is None:
-        return
-    for model in (exchange.decision.model, *exchange.decision.fallbacks):
+    for model in (decision.model, *decision.fallbacks):
         tried: list[Member] = []
         while len(tried) < REPLICAS_PER_MODEL and (member := services.fleet.place(model, tried)) is not None:
             tried.append(member)
@@ -152,56 +189,62 @@ def _candidates(services: Services, exchange: Exchange) -> Iterator[tuple[str, M
             exchange.notes.append(str(services.fleet.nobody(model)))
 
 
-async def _try(services: Services, exchange: Exchange, member: Member, headers: dict[str, str]) -> Begun:
+async def _try(services: Services, exchange: Exchange, order: Order, member: Member) -> Begun:
     """Ask one replica, and note for its health how that went."""
     health, now = member.health, services.clock.monotonic
     health.asked()
     try:
-        begun = await _ask(services, exchange, member, headers)
-    except (BackendUnavailable, BackendTimeout):
-        health.brought_nothing(now())
+        begun = await _ask(services, exchange, order, member)
+    except (BackendUnavailable, BackendTimeout) as error:
+        if isinstance(error, BackendUnavailable) and error.well:
+            health.answered_4xx()
+        else:
+            health.brought_nothing(now())
         raise
     except BaseException as error:
         health.left_alone()  # a refusal, an overload, a client that left: no fault of its own
         if isinstance(error, BackendOverloaded) and error.retry_after is not None:
             health.asked_to_wait(now(), error.retry_after, error.status)
         raise
-    if begun.relay is None or begun.relay.state.is_meaningful:
+    if isinstance(begun, BegunAnswer) or begun.relay.state.is_meaningful:
         health.brought_token(now())
     return begun
 
 
-async def _ask(services: Services, exchange: Exchange, member: Member, headers: dict[str, str]) -> Begun:
-    request, since = exchange.request, services.clock.monotonic()
-    if request is None:
-        raise ValueError("a request without a body cannot be asked for")
+class _Asked(msgspec.Struct, frozen=True):
+    """A replica that was asked at `since`, and whose status is here."""
+
+    member: Member
+    answer: Answer
+    since: float
+
+
+async def _ask(services: Services, exchange: Exchange, order: Order, member: Member) -> Begun:
+    request, since = order.request, services.clock.monotonic()
     timeouts = member.pool.timeouts
     patience = timeouts.first_token if request.stream else timeouts.for_plain()
-    answer = await member.open(_request(exchange, member, headers, patience))
+    answer = await member.open(_request(exchange, order, member, patience))
+    asked = _Asked(member, answer, since)
     try:
         if request.stream and answer.content_type.startswith(EVENT_STREAM):
-            return await _peek(services, exchange, member, answer, since)
+            return await _peek(services, _stream(services, exchange, request, asked))
         left = patience - (services.clock.monotonic() - since)
         name = member.replica.name
 
         def late() -> BackendTimeout:
             return BackendTimeout(f"Replica {name} did not finish within {patience:g} s.", replica=name)
 
-        begun = await within(left, late, _read_whole(exchange, request, member, answer))
-        return _retold(exchange, begun, services, since) if request.stream else begun
+        begun = await within(left, late, _read_whole(exchange, request, asked))
+        return _retold(_stream(services, exchange, request, asked), begun) if request.stream else begun
     except BaseException:
         await member.close(answer)
         raise
 
 
-def _request(
-    exchange: Exchange, member: Member, headers: dict[str, str], patience: float
-) -> InferenceRequest:
-    request, caller, decision, replica = exchange.request, exchange.caller, exchange.decision, member.replica
-    if request is None or caller is None or decision is None:
-        raise ValueError("a request that was not decided cannot be asked for")
+def _request(exchange: Exchange, order: Order, member: Member, patience: float) -> InferenceRequest:
+    request, decision, tenant, replica = order.request, order.decision, order.caller.tenant, member.replica
     is_vllm = replica.flavour is EngineFlavour.VLLM
-    salted = is_vllm and not caller.tenant.shared_cache
+    salted = is_vllm and not tenant.shared_cache
     adapted = adapt(request.fields, decision.effort, replica, member.pool.thinking)
     exchange.effort = adapted.effort
     if adapted.note:
@@ -209,20 +252,30 @@ def _request(
     body = request.upstream_body(
         replica.upstream_model,
         max_output_tokens=decision.max_output_tokens,
-        cache_salt=caller.tenant.name if salted else None,
+        cache_salt=tenant.name if salted else None,
         running_usage=is_vllm,
         adapted=adapted.fields,
     )
-    return InferenceRequest(request.path, body, request.stream, headers, patience)
+    return InferenceRequest(request.path, body, request.stream, order.headers, patience)
 
 
-async def _peek(
-    services: Services, exchange: Exchange, member: Member, answer: Answer, since: float
-) -> Begun:
+def _stream(services: Services, exchange: Exchange, request: ClientRequest, asked: _Asked) -> BegunStream:
+    """Return a stream of which nothing was read yet."""
+    member, answer = asked.member, asked.answer
+    replica = member.replica
+    cut_usage = replica.flavour is EngineFlavour.VLLM and not request.wants_running_usage
+    count = bytes(request.fields.get("n", b"1"))
+    choices = int(count) if count.isdigit() and len(count) < LONGEST_COUNT else 1
+    relay = Relay(replica.name, show_usage=request.wants_usage, cut_usage=cut_usage, choices=choices)
+    exchange.stream_state = relay.state
+    reader = StreamReader(answer, member, relay.state, services.clock, asked.since)
+    return BegunStream(member, answer, b"", relay, reader)
+
+
+async def _peek(services: Services, begun: BegunStream) -> BegunStream:
     """Wait for a stream's first token, for a bounded time; a slow stream is one that has begun."""
-    relay = _relay(exchange, member.replica)
-    reader = StreamReader(answer, member, relay.state, services.clock, since)
-    bound = services.clock.monotonic() + member.pool.timeouts.peek
+    relay, reader = begun.relay, begun.reader
+    bound = services.clock.monotonic() + begun.member.pool.timeouts.peek
     held: list[bytes] = []
     try:
         while not relay.state.is_meaningful and not relay.state.done:
@@ -230,6 +283,7 @@ async def _peek(
             if piece is None:
                 break
             if not piece:
+                held.append(relay.finish())
                 relay.check_end()
                 break
             held.append(relay.feed(piece))
@@ -239,38 +293,38 @@ async def _peek(
         if type(error) is not BackendError:
             raise
         raise _before_the_start(error) from error
-    return Begun(member, answer, b"".join(held), relay, reader)
+    begun.held = b"".join(held)
+    return begun
 
 
-def _relay(exchange: Exchange, replica: Replica) -> Relay:
-    request = exchange.request
-    if request is None:
-        raise ValueError("a stream that nobody asked for cannot be passed on")
-    cut_usage = replica.flavour is EngineFlavour.VLLM and not request.wants_running_usage
-    relay = Relay(replica.name, show_usage=request.wants_usage, cut_usage=cut_usage)
-    exchange.stream_state = relay.state
-    return relay
-
-
-async def _read_whole(exchange: Exchange, request: ClientRequest, member: Member, answer: Answer) -> Begun:
+async def _read_whole(exchange: Exchange, request: ClientRequest, asked: _Asked) -> BegunAnswer:
     """Read a plain answer."""
-    name = member.replica.name
+    name = asked.member.replica.name
     try:
-        body = await _collect(answer, name)
+        body = await _collect(asked.answer, name)
     except BackendError as error:
         if type(error) is not BackendError:
             raise
         raise _before_the_start(error) from error
+    if request.stream and is_stream(body):
+        return BegunAnswer(asked.member, asked.answer, body)
     exchange.usage = read_plain(body, name, request.answers_in)
-    return Begun(member, answer, with_reasoning_content(body, "message"))
+    if exchange.usage is None:
+        exchange.usage = Usage(request.input_tokens(), 0, tokens_in_answer(body), estimated=True)
+    return BegunAnswer(asked.member, asked.answer, with_reasoning_content(body, "message"))
 
 
-def _retold(exchange: Exchange, begun: Begun, services: Services, since: float) -> Begun:
-    """Return a plain answer as a stream that is here already: a client that asked for one reads no other."""
-    member, answer = begun.member, begun.answer
-    relay = _relay(exchange, member.replica)
-    reader = StreamReader(answer, member, relay.state, services.clock, since)
-    return Begun(member, answer, relay.feed(as_events(begun.held)), relay, reader)
+def _retold(stream: BegunStream, begun: BegunAnswer) -> BegunStream:
+    """Return a whole answer as a stream that is here already: a client that asked for one reads no other.
+
+    It may be one that has only the wrong name.
+    """
+    relay = stream.relay
+    events = begun.body if is_stream(begun.body) else as_events(begun.body)
+    stream.held = relay.feed(events) + relay.finish()
+    if not relay.state.is_meaningful:
+        relay.check_end()
+    return stream
 
 
 async def _collect(answer: Answer, name: str) -> bytes:
@@ -293,5 +347,7 @@ def _note_failure(services: Services, exchange: Exchange, member: Member, error:
     services.telemetry.upstream_failed(member.replica.name, error)
     exchange.stream_state = None
     exchange.notes.append(str(error))
-    # As text: a record that is kept would keep the error, its frames, and the prompt in them.
-    log.warning("%s: %s (%s)", exchange.id, str(error), str(error.__cause__ or "no more is known"))
+    # As text: a record that is kept would keep the error, its frames, and the prompt in them. What lies
+    # behind it is named only: litellm repeats what a provider said, which may be our key or the prompt.
+    cause = "" if error.__cause__ is None else f" ({type(error.__cause__).__name__})"
+    log.warning("%s: %s%s", exchange.id, str(error), cause)

@@ -12,23 +12,21 @@ from backends.errors import BackendError, BackendRejected
 from backends.types import CHAT_PATH, Usage
 from gateway.errors import ClientLeft, KeyMissing, LedgerUnavailable, to_answer
 from gateway.exchange import HEADER, Exchange
-from gateway.http import ClientPresence, Receive, Reply, Scope, Send, header, read_body
-from gateway.needs import needs_of, token_ids_of
-from gateway.opening import EVENT_STREAM, Begun, begin
+from gateway.http import EVENT_STREAM, JSON, ClientPresence, Receive, Reply, Scope, Send, header, read_body
+from gateway.opening import BegunAnswer, BegunStream, Order, begin
 from gateway.records import RequestRecord, Status
-from gateway.request import ClientRequest
+from gateway.requests.needs import needs_of, token_ids_of
+from gateway.requests.protocol import ClientRequest
 from gateway.services import Services
-from gateway.streaming import DONE
+from gateway.sse import DONE, KEEP_ALIVE
 from gateway.thinking.wishes import forces_a_tool, read_wish
-from policies.decision import decide, needs_estimate
-from policies.types import STANDARD, Ask, Caller, Hardness, Prices
+from policies.decision import COMPLEXITY, decide, needs_estimate
+from policies.types import STANDARD, Ask, Caller, Decision, Hardness, Prices
 
 log = logging.getLogger(__name__)
 
-KEEP_ALIVE = b": keep-alive\n\n"
 KEEP_ALIVE_SECONDS = 10.0
 """After so much silence of an engine a client is told that its request is still alive."""
-
 
 KEY_HEADERS = frozenset({b"authorization", b"x-api-key"})
 _TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -73,17 +71,18 @@ async def answer_request(
     exchange = Exchange(services.clock, endpoint)
     reply.unread = receive
     try:
-        exchange.caller = identify(services, scope)
+        caller = exchange.caller = identify(services, scope)
         body = await exchange.waiting(read_body(scope, receive, services.max_body_bytes))
         reply.unread = None
-        exchange.request = read(body)
-        ask = _ask(services, exchange.caller, exchange.request)
-        _estimate(services, exchange.request, ask, exchange)
-        _decide(services, exchange.caller, exchange.request, ask, exchange)
+        request = exchange.request = read(body)
+        ask = _ask_of(services, caller, request)
+        _estimate(services, caller, request, ask, exchange)
+        decision = _decide(services, caller, request, ask, exchange)
+        order = Order(caller, request, decision, _headers_to_hand_on(scope))
         with ClientPresence(receive):
-            begun = await begin(services, exchange, _headers_to_hand_on(scope))
+            begun = await begin(services, exchange, order)
             try:
-                if begun.relay is None:
+                if isinstance(begun, BegunAnswer):
                     await _send_whole(services, exchange, begun, reply)
                 else:
                     await _send_stream(services, exchange, begun, reply)
@@ -121,7 +120,7 @@ def identify(services: Services, scope: Scope) -> Caller:
     return services.tenants.identify(key)
 
 
-def _ask(services: Services, caller: Caller, request: ClientRequest) -> Ask:
+def _ask_of(services: Services, caller: Caller, request: ClientRequest) -> Ask:
     """Return what the decision looks at."""
     is_chat = request.path == CHAT_PATH
     return Ask(
@@ -137,8 +136,10 @@ def _ask(services: Services, caller: Caller, request: ClientRequest) -> Ask:
     )
 
 
-def _estimate(services: Services, request: ClientRequest, ask: Ask, exchange: Exchange) -> None:
-    if exchange.caller is None or not needs_estimate(ask, exchange.caller.tenant, services.models):
+def _estimate(
+    services: Services, caller: Caller, request: ClientRequest, ask: Ask, exchange: Exchange
+) -> None:
+    if not needs_estimate(ask, caller.tenant, services.models):
         return
     conversation = request.conversation()
     try:
@@ -149,22 +150,24 @@ def _estimate(services: Services, request: ClientRequest, ask: Ask, exchange: Ex
         services.telemetry.classifier_failed()
 
 
-def _decide(services: Services, caller: Caller, request: ClientRequest, ask: Ask, exchange: Exchange) -> None:
+def _decide(
+    services: Services, caller: Caller, request: ClientRequest, ask: Ask, exchange: Exchange
+) -> Decision:
     tenant, estimate = caller.tenant, exchange.estimate
-    exchange.decision = decide(
+    decision = decide(
         ask,
         None if estimate is None else Hardness(estimate.score, estimate.domain),
         tenant,
         services.models,
         cut=services.scores.cut(tenant.name, tenant.routing.standard_share),
     )
-    if estimate is not None and exchange.decision.rule == "complexity":
-        sent = exchange.decision.model == STANDARD
+    exchange.decision = decision
+    if estimate is not None and decision.rule == COMPLEXITY:
+        sent = decision.model == STANDARD
         services.scores.add(tenant.name, estimate.score, share=tenant.routing.standard_share, sent=sent)
-    if exchange.decision.keep_input_tokens is not None:
-        request.keep_last(exchange.decision.keep_input_tokens)
-    if not request.portable:
-        exchange.decision = replace(exchange.decision, fallbacks=())
+    if decision.keep_input_tokens is not None:
+        request.keep_last(decision.keep_input_tokens)
+    return decision if request.portable else replace(decision, fallbacks=())
 
 
 def _headers_to_hand_on(scope: Scope) -> dict[str, str]:
@@ -172,37 +175,35 @@ def _headers_to_hand_on(scope: Scope) -> dict[str, str]:
     return {"traceparent": trace} if trace is not None and _TRACE.fullmatch(trace) else {}
 
 
-async def _send_whole(services: Services, exchange: Exchange, begun: Begun, reply: Reply) -> None:
+async def _send_whole(services: Services, exchange: Exchange, begun: BegunAnswer, reply: Reply) -> None:
     record = await _settle(services, exchange, "ok", 200, "", wait=True)
     headers = {**begun.answer.rate_limits, **exchange.headers()}
     if record is not None:
         headers[HEADER + "cached-tokens"] = str(record.cached_tokens)
         headers[HEADER + "cost-usd"] = f"{record.cost_usd:.9f}"
-    await reply.whole(200, "application/json", headers, begun.held)
+    await reply.whole(200, JSON, headers, begun.body)
 
 
-async def _send_stream(services: Services, exchange: Exchange, begun: Begun, reply: Reply) -> None:
+async def _send_stream(services: Services, exchange: Exchange, begun: BegunStream, reply: Reply) -> None:
     headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
     headers |= {**begun.answer.rate_limits, **exchange.headers()}
     await reply.start(200, EVENT_STREAM, headers)
     await _pump(services, exchange, begun, reply)
-    state = begun.relay.state if begun.relay else None
-    if state is not None and state.failed:
+    state = begun.relay.state
+    if state.failed:
         await _settle(services, exchange, "incomplete", 200, "upstream_error", wait=True)
     else:
         await _settle(services, exchange, "ok", 200, "", wait=True)
-    await reply.end(DONE if state is not None and state.done else b"")
+    await reply.end(DONE if state.done else b"")
 
 
-async def _pump(services: Services, exchange: Exchange, begun: Begun, reply: Reply) -> None:
+async def _pump(services: Services, exchange: Exchange, begun: BegunStream, reply: Reply) -> None:
     """Pass a stream on until it ends; in silence, tell the client that it is alive.
 
     Raises:
         BackendError: It did not end well.
     """
     relay, reader, health = begun.relay, begun.reader, begun.member.health
-    if relay is None or reader is None:
-        raise ValueError("only a stream can be passed on")
     state, passed = relay.state, begun.held
     try:
         while True:
@@ -215,6 +216,7 @@ async def _pump(services: Services, exchange: Exchange, begun: Begun, reply: Rep
                 break
             piece = await reader.read(KEEP_ALIVE_SECONDS)
             if piece == b"":
+                await reply.write(relay.finish())
                 break
             passed = KEEP_ALIVE if piece is None else relay.feed(piece)
         relay.check_end()
@@ -238,9 +240,7 @@ async def _fail(services: Services, exchange: Exchange, error: Exception, reply:
         exchange.usage = Usage()  # it did no work
     if not reply.started:
         await _settle(services, exchange, "error", answer.status, code, wait=True)
-        await reply.whole(
-            answer.status, "application/json", {**exchange.headers(), **answer.headers}, answer.body()
-        )
+        await reply.whole(answer.status, JSON, {**exchange.headers(), **answer.headers}, answer.body())
         return
     if isinstance(error, BackendError) and exchange.member is not None:
         services.telemetry.upstream_failed(error.replica, error)

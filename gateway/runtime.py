@@ -186,7 +186,7 @@ async def _start_engines(specs: Sequence[ProcessSpec], stack: AsyncExitStack) ->
 
 async def _warn_of_absent(fleet: Fleet) -> None:
     """Ask every replica once, which also loads what a provider needs; one that is away may come later."""
-    for model, replicas in (await fleet.probe(first=True)).items():
+    for model, replicas in (await fleet.probe()).items():
         for name, ready in replicas.items():
             if not ready:
                 log.warning("Replica %s of %r does not answer yet", name, model)

@@ -21,7 +21,7 @@ from gateway.settings import Settings
 GC_THRESHOLD = 20_000
 """New containers between two looks for cycles: some dozens of requests, which make next to none."""
 
-KEEP_ALIVE_SECONDS = 75
+IDLE_SECONDS = 75
 """How long a client's idle connection is kept: longer than load balancers keep theirs (60 s, mostly), which
 would else send a request just as the connection is closed."""
 
@@ -114,7 +114,7 @@ class _Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,  # nothing here asks for the client's address
-                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_keep_alive=IDLE_SECONDS,
                 timeout_graceful_shutdown=SHUTDOWN_SECONDS,
             )
         )

@@ -8,9 +8,12 @@ import re
 MAX_EVENT = 16 * 1024 * 1024
 """Most bytes of one event."""
 
+DONE = b"data: [DONE]\n\n"
+KEEP_ALIVE = b": keep-alive\n\n"
 BOM = b"\xef\xbb\xbf"
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
 _LONGEST_BLANK_LINE = 4
+_CALLED_ERROR = re.compile(rb"(?:\A|[\r\n])event: ?error[\r\n]")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -29,6 +32,12 @@ class EventSplitter:
     def has_rest(self) -> bool:
         """Tell whether bytes of an event that has not ended are held."""
         return bool(self._rest)
+
+    def take_rest(self) -> bytes:
+        """Return what is held of an event whose end has not come, and hold it no more."""
+        rest = bytes(self._rest)
+        self._rest.clear()
+        return rest
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the events that end in `data`.
@@ -83,6 +92,16 @@ def has_other_fields(event: bytes) -> bool:
     return any(line and not line.startswith((b"data", b":")) for line in _LINE_END.split(event))
 
 
+def is_called_error(event: bytes) -> bool:
+    """Tell whether an event has the name `error`."""
+    return _CALLED_ERROR.search(event) is not None
+
+
 def event_of(payload: bytes) -> bytes:
     """Return an event with this data and nothing else."""
     return b"".join(b"data: " + line + b"\n" for line in payload.split(b"\n")) + b"\n"
+
+
+def is_stream(body: bytes) -> bool:
+    """Tell whether a whole body is an event stream, whatever it is called: JSON begins with none of these."""
+    return body.lstrip(b"\r\n" + BOM).startswith((b"data:", b"event:", b"id:", b"retry:", b":"))

@@ -7,14 +7,22 @@ import msgspec
 from msgspec import Raw
 
 from backends.errors import BackendError, BackendOverloaded, BackendRejected, BackendUnavailable
-from backends.openai_server import says_too_long, without_keys
+from backends.refusals import says_too_long, without_keys
 from backends.types import Usage
-from gateway.request import AnswerField
-from gateway.sse import BOM, EventSplitter, event_of, has_other_fields, is_comment, payload_of
+from gateway.requests.protocol import AnswerField
+from gateway.sse import (
+    BOM,
+    DONE,
+    EventSplitter,
+    event_of,
+    has_other_fields,
+    is_called_error,
+    is_comment,
+    payload_of,
+)
 from gateway.usage import UsageFields, cut_last_usage, read_usage, usage_of, without_usage
 from policies.tokens import ASCII_CHARACTERS_PER_TOKEN, estimate_tokens
 
-DONE = b"data: [DONE]\n\n"
 NULL = Raw(b"null")
 REFUSALS = frozenset({"400", "413", "422"})
 """Codes of an error inside an answer that mean that the request is wrong."""
@@ -72,10 +80,11 @@ class _Chunk(msgspec.Struct):
     kind: Any = msgspec.field(name="object", default=None)
 
     def fault(self, payload: bytes) -> object:
-        """Return the error that it tells of, None when it does not."""
-        if self.error is not None or self.kind != "error":
+        """Return the error that it tells of, None when it does not; an empty one beside an answer is none."""
+        if self.error or (self.error is not None and not self.choices):
             return self.error
-        return msgspec.json.decode(payload)  # as vLLM told of errors once: the fields on the top level
+        # As vLLM told of errors once: the fields on the top level.
+        return msgspec.json.decode(payload) if self.kind == "error" else None
 
 
 class _PlainAnswer(msgspec.Struct):
@@ -86,6 +95,15 @@ class _PlainAnswer(msgspec.Struct):
 
 class _Choices(_PlainAnswer):
     choices: list[Raw] | None = None
+
+
+class _WholeChoice(msgspec.Struct):
+    message: _Delta | None = None
+    text: str | None = None
+
+
+class _Texts(msgspec.Struct):
+    choices: list[_WholeChoice] = msgspec.field(default_factory=list[_WholeChoice])
 
 
 class _Data(_PlainAnswer):
@@ -133,6 +151,16 @@ def read_plain(body: bytes, replica: str, answers_in: AnswerField = "choices") -
     return None if counts is None else usage_of(counts, replica)
 
 
+def tokens_in_answer(body: bytes) -> int:
+    """Estimate the tokens of a plain answer whose engine did not count; 0 where there is no text."""
+    try:
+        choices = msgspec.json.decode(body, type=_Texts).choices
+    except (msgspec.DecodeError, RecursionError):
+        return 0
+    texts = (choice.text or (choice.message.text() if choice.message else "") for choice in choices)
+    return sum(map(estimate_tokens, texts))
+
+
 def error_inside(error: object, body: bytes, replica: str) -> BackendError:
     """Return what an error object means that came with status 200."""
     code = str(error.get("code")) if isinstance(error, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
@@ -146,6 +174,14 @@ def error_inside(error: object, body: bytes, replica: str) -> BackendError:
             f"Replica {replica} is overloaded ({code}).", replica=replica, status=int(code)
         )
     return BackendUnavailable(f"Replica {replica} answered with an error.", replica=replica)
+
+
+def _is_json(payload: bytes) -> bool:
+    try:
+        msgspec.json.decode(payload)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:
@@ -220,7 +256,7 @@ class StreamState:
         counts: The last usage that came; engines send totals, not increments.
         replica: Whose stream it is.
         done: `[DONE]` came.
-        finished: A finish reason came.
+        finishes: Finish reasons that came: one a choice.
         failed: The engine told of an error in the stream.
     """
 
@@ -229,7 +265,7 @@ class StreamState:
     tokens_written: float = 0.0
     counts: UsageFields | None = None
     done: bool = False
-    finished: bool = False
+    finishes: int = 0
     failed: bool = False
     replica: str = ""
 
@@ -241,7 +277,7 @@ class StreamState:
     @property
     def is_meaningful(self) -> bool:
         """Tell whether the stream has shown that it is one: not a comment, not a role alone."""
-        return self.has_token or self.finished
+        return self.has_token or self.finishes > 0
 
     @property
     def tokens_seen(self) -> int:
@@ -256,18 +292,21 @@ class Relay:
     `[DONE]` is held back, so that the record can be written before the client sees the end. A chunk
     that carries nothing but usage is left out for a client that did not ask for it, and so is the usage
     that an engine puts into every chunk, where we asked for it and the client did not. Fields that mean
-    nothing here (`id`, `event`, `retry`) are taken off. All else goes on as the bytes that came.
+    nothing here (`id`, `event`, `retry`) are taken off, and so are data that can be no chunk and whatever
+    follows `[DONE]`: clients give up at them. All else goes on as the bytes that came.
     """
 
-    def __init__(self, replica: str, *, show_usage: bool, cut_usage: bool = False) -> None:
+    def __init__(self, replica: str, *, show_usage: bool, cut_usage: bool = False, choices: int = 1) -> None:
         """Pass a stream on.
 
         Args:
             replica: Whose stream it is.
             show_usage: Whether the client sees the chunk with the usage of the whole.
             cut_usage: Whether the usage in every other chunk is taken off.
+            choices: How many answers were asked for; each ends with its own finish reason.
         """
         self._splitter = EventSplitter()
+        self._choices = choices
         self._replica = replica
         self._show_usage = show_usage
         self._cut_usage = cut_usage
@@ -292,34 +331,57 @@ class Relay:
             return data
         return b"".join(kept)
 
+    def finish(self) -> bytes:
+        """Take in the last event of a stream that was ended without a blank line; cut off, it is none."""
+        payload = payload_of(self._splitter.take_rest())
+        if payload is None or not (payload.strip() == b"[DONE]" or _is_json(payload)):
+            return b""
+        return self._pass(event_of(payload))
+
     def check_end(self) -> None:
         """Judge how the stream ended.
 
         Raises:
             BackendUnavailable: It ended without having begun.
-            BackendError: It ended in the middle: no `[DONE]` and no finish reason.
+            BackendError: It ended in the middle: no `[DONE]`, and not every choice has a finish reason.
         """
         state, name = self.state, self._replica
-        if state.finished or state.failed or (state.done and state.has_token):
+        ended = state.done or state.finishes >= self._choices
+        if state.failed or (ended and state.is_meaningful):
             return
-        if not state.has_token:
+        if not state.is_meaningful:
             raise BackendUnavailable(f"Replica {name} failed: the answer is empty.", replica=name)
         raise BackendError(f"Replica {name} ended the stream in the middle of the answer.", replica=name)
 
     def _pass(self, event: bytes) -> bytes:
         """Note what an event says; return it as it goes to the client, b"" when it does not."""
+        if self.state.done:
+            return b""
         payload = payload_of(event)
         if payload is None:
             return event if is_comment(event) else b""
+        has_more = has_other_fields(event)
+        if has_more and is_called_error(event):
+            return self._take_error(payload)
         kept = self._look(payload)
         if kept is None:
             return b""
         mended = with_reasoning_content(kept, "delta")
         if self.state.failed:
             mended = without_keys(mended)
-        if mended is not payload or has_other_fields(event):
-            return event_of(mended)
-        return event
+        return event_of(mended) if mended is not payload or has_more else event
+
+    def _take_error(self, payload: bytes) -> bytes:
+        """Take in an error that says so by the name of its event; clients look for it in the data."""
+        error: object = {"message": payload.decode("utf-8", "replace")}
+        if _is_json(payload):
+            error = msgspec.json.decode(payload)
+        if isinstance(error, dict):
+            error = cast("dict[str, object]", error).get("error") or cast("object", error)
+        if not self.state.is_meaningful:
+            raise error_inside(error, payload, self._replica)
+        self.state.failed = True
+        return event_of(without_keys(msgspec.json.encode({"error": error})))
 
     def _look(self, payload: bytes) -> bytes | None:
         """Note what an event says; return what goes on to the client, None when nothing does."""
@@ -336,7 +398,7 @@ class Relay:
         try:
             chunk = _chunk.decode(payload)
         except (msgspec.DecodeError, RecursionError):
-            return payload  # an event of another kind: not ours to judge
+            return self._look_at_odd(payload)
         self._note(chunk, rest)
         if bytes(chunk.usage) == b"null":
             return payload
@@ -344,6 +406,13 @@ class Relay:
         if not chunk.choices:
             return payload if self._show_usage else None
         return without_usage(payload) if self._cut_usage else payload
+
+    def _look_at_odd(self, payload: bytes) -> bytes | None:
+        """Look at what is no chunk: pass on what may be JSON of another kind, and no `ping` or the like."""
+        text = payload.strip()
+        if text == b"[DONE]":
+            self.state.done = True
+        return payload if text.startswith((b"{", b"[")) and text != b"[DONE]" else None
 
     def _is_small(self, payload: bytes) -> bool:
         """Tell whether a chunk can be nothing but a little more text, and count it."""
@@ -365,7 +434,7 @@ class Relay:
             if choice.has_token():
                 self._count(choice.seen(), payload)
             if choice.finish_reason is not None:
-                state.finished = True
+                state.finishes += 1
 
     def _count(self, text: str, payload: bytes) -> None:
         state = self.state

@@ -1,5 +1,6 @@
 """The decision: which model answers, and why. Pure; it reads nothing but its arguments."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -7,7 +8,19 @@ from msgspec.structs import replace
 from policies.capabilities import able, can_stand_in, has_all, unsupported, why_alone
 from policies.effort import choose_effort
 from policies.errors import InputTooLong, UnknownModel
-from policies.types import AUTO, FLASH, STANDARD, Ask, Decision, Hardness, Mode, ModelTable, Tenant
+from policies.types import (
+    AUTO,
+    FLASH,
+    STANDARD,
+    Ask,
+    Decision,
+    Effort,
+    Hardness,
+    Mode,
+    ModelTable,
+    Overflow,
+    Tenant,
+)
 
 OUTPUT_RESERVE = 256
 """Tokens kept free for the answer when the client names no `max_tokens`."""
@@ -58,33 +71,27 @@ def decide(
         Unsupported: The forced model, or every model that `auto` may choose, lacks what is needed.
         ThinkingConflict: Thinking is asked for, and a tool is forced, of a model that cannot do both.
     """
+    case = _Case(ask, hardness, tenant, models, cut)
     trace: list[str] = []
-    limit = tenant.context.max_input_tokens
-    over = limit is not None and ask.input_tokens > limit
-    if over and tenant.context.on_overflow == "reject":
+    overflow, limit = _overflow(case), tenant.context.max_input_tokens
+    if overflow == "reject":
         raise InputTooLong(
             f"The input has about {ask.input_tokens} tokens; tenant {tenant.name!r} may send at most {limit}."
         )
-    case = _Case(ask, hardness, tenant, models, cut)
     model, reason = _choose(case, trace)
-    keep = None
-    if over and tenant.context.on_overflow == "truncate":
-        keep = limit
-        trace.append(f"context:truncated to {limit}")
-        case = case._replace(ask=replace(ask, input_tokens=limit or 0))
+    keep = limit if overflow == "truncate" else None
+    if keep is not None:
+        trace.append(f"context:truncated to {keep}")
+        case = case._replace(ask=replace(ask, input_tokens=keep))
     if ask.model == AUTO:
         model, reason = _make_it_fit(model, reason, case, trace)
     trace.append(reason)
-    fallbacks = [
+    fallbacks = tuple(
         name for name in tenant.routing.fallback if name != model and _may_take_over(name, model, case)
-    ]
-    cap, effort = _output_cap(ask, tenant), None
-    if ask.may_think and any(models[name].thinks for name in (model, *fallbacks)):
-        easy = model == FLASH and reason.startswith(COMPLEXITY)
-        most = ask.max_output_tokens if cap is None else cap
-        effort, why = choose_effort(ask, models[model], easy=easy, limit=most)
-        trace.append(why)
-    return Decision(model, tuple(fallbacks), reason, tuple(trace), cap, keep, effort)
+    )
+    cap = _output_cap(ask, tenant)
+    effort = _effort((model, *fallbacks), reason, case, cap, trace)
+    return Decision(model, fallbacks, reason, tuple(trace), cap, keep, effort)
 
 
 class _Case(NamedTuple):
@@ -107,7 +114,7 @@ def _choose(case: _Case, trace: list[str]) -> tuple[str, str]:
 
 def _by_policy(case: _Case) -> tuple[str, str] | None:
     """Apply the rules that do not look at what is asked; None when they leave it open."""
-    tenant, limit = case.tenant, case.tenant.context.max_input_tokens
+    tenant = case.tenant
     allowed = _allowed(tenant, case.models)
     if not allowed:
         raise UnknownModel(
@@ -124,8 +131,8 @@ def _by_policy(case: _Case) -> tuple[str, str] | None:
     if len(left) == 1:
         other = STANDARD if left[0] == FLASH else FLASH
         return left[0], why_alone(left[0], other, case.ask, case.models)
-    if limit is not None and case.ask.input_tokens > limit and tenant.context.on_overflow == "standard":
-        return STANDARD, f"context:{case.ask.input_tokens}>{limit}"
+    if _overflow(case) == "standard":
+        return STANDARD, f"context:{case.ask.input_tokens}>{tenant.context.max_input_tokens}"
     return None
 
 
@@ -143,6 +150,13 @@ def _by_hardness(case: _Case, trace: list[str]) -> tuple[str, str]:
     if hardness.score > case.cut:
         return STANDARD, f"{COMPLEXITY}:{hardness.score:.3f}>{case.cut:.3f}"
     return FLASH, f"{COMPLEXITY}:{hardness.score:.3f}<={case.cut:.3f}"
+
+
+def _overflow(case: _Case) -> Overflow | None:
+    """Return the tenant's rule for an input over its bound; None for one that is not."""
+    rule = case.tenant.context
+    over = rule.max_input_tokens is not None and case.ask.input_tokens > rule.max_input_tokens
+    return rule.on_overflow if over else None
 
 
 def _allowed(tenant: Tenant, models: ModelTable) -> list[str]:
@@ -192,6 +206,20 @@ def _make_it_fit(model: str, reason: str, case: _Case, trace: list[str]) -> tupl
         return model, reason
     trace.append(reason)
     return other, f"context:{ask.input_tokens} tokens do not fit {model}"
+
+
+def _effort(
+    models: Sequence[str], reason: str, case: _Case, cap: int | None, trace: list[str]
+) -> Effort | None:
+    """Choose how hard the first of the models, and those that stand in for it, shall think."""
+    ask = case.ask
+    if not ask.may_think or not any(case.models[name].thinks for name in models):
+        return None
+    easy = models[0] == FLASH and reason.startswith(COMPLEXITY)
+    most = ask.max_output_tokens if cap is None else cap
+    effort, why = choose_effort(ask, case.models[models[0]], easy=easy, limit=most)
+    trace.append(why)
+    return effort
 
 
 def _output_cap(ask: Ask, tenant: Tenant) -> int | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from policies.errors import TenantFileInvalid
 from policies.types import FLASH, STANDARD, ContextRule, Key, Mode, Routing, Tenant
@@ -12,7 +12,9 @@ from policies.validation import describe, unknown_name
 from policies.yaml_file import YamlInvalid, read_yaml
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$"), AfterValidator(str.lower)]
+"""In either case: not every tool writes hex in small letters."""
+
 Words = list[Annotated[str, Field(min_length=1)]]
 
 
@@ -54,7 +56,7 @@ class LimitsSection(_Section):
 class BudgetSection(_Section):
     """Money to spend."""
 
-    usd: str = Field(pattern=r"^\d+(\.\d+)?$")
+    usd: str = Field(pattern=r"^\d+(\.\d+)?$", coerce_numbers_to_str=True)
     period: Literal["day", "week", "month"] = "month"
     on_exhausted: Literal["reject", "flash_only"] = "reject"
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, UnsetType, structs
 
-from gateway.usage import UsageFields
+from gateway.usage import UsageFields, read_usage
 
 
 class ChatImageUrl(msgspec.Struct, omit_defaults=True):
@@ -161,7 +161,7 @@ class AnsweredChoice(msgspec.Struct):
         stop_reason: vLLM's: the stop sequence that was hit, or the id of a stop token.
     """
 
-    index: int = 0
+    index: int | None = None
     message: AnsweredMessage | None = None
     delta: AnsweredMessage | None = None
     finish_reason: str | None = None
@@ -184,17 +184,31 @@ class AnsweredUsage(UsageFields):
         return details.reasoning_tokens if details else None
 
 
+_read_counts = msgspec.json.Decoder(AnsweredUsage | None, strict=False).decode
+
+
 class ChatAnswer(msgspec.Struct):
     """An answer, or a chunk of a stream of one."""
 
     model: str | None = None
     choices: list[AnsweredChoice] | None = None
-    usage: AnsweredUsage | None = None
+    counts: Raw = msgspec.field(
+        name="usage", default=Raw(b"null")
+    )  # read for itself: an odd one spoils nothing
     error: Any = None
+
+    @property
+    def usage(self) -> AnsweredUsage | None:
+        """Return what the engine has counted, as far as it can be read."""
+        try:
+            return _read_counts(self.counts)
+        except msgspec.ValidationError:
+            fields = read_usage(self.counts)
+        return None if fields is None else AnsweredUsage(**structs.asdict(fields))
 
     def choice(self) -> AnsweredChoice | None:
         """Return the first choice; other APIs have no more than one."""
-        return next((choice for choice in self.choices or () if choice.index == 0), None)
+        return next((choice for choice in self.choices or () if not choice.index), None)
 
 
-read_answer = msgspec.json.Decoder(ChatAnswer).decode
+read_answer = msgspec.json.Decoder(ChatAnswer, strict=False).decode

@@ -108,7 +108,7 @@ class ChatStream:
 
     def _chunk(self, payload: bytes) -> Iterator[StreamEvent]:
         chunk = self._read(payload)
-        if chunk.error is not None:
+        if chunk.error or (chunk.error is not None and not chunk.choices):
             self._over = True
             yield Failed(error_from(chunk.error))
             return

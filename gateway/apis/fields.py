@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 from msgspec import Raw
 
-from gateway.body import read_fields, read_json
 from gateway.errors import BodyInvalid
+from gateway.requests.body import read_fields, read_json
 
 T = TypeVar("T")
 

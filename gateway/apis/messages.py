@@ -1,5 +1,6 @@
 """`POST /v1/messages` and `POST /v1/messages/count_tokens`: Anthropic's Messages API."""
 
+import logging
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -11,10 +12,12 @@ from gateway.apis.messages_answer import MessageEvents, error_body, message_of
 from gateway.apis.messages_request import translate_messages
 from gateway.apis.reply import TranslatedReply
 from gateway.errors import ClientLeft, to_answer
-from gateway.http import Receive, Scope, Send, read_body
+from gateway.http import JSON, Receive, Reply, Scope, Send, read_body
 from gateway.pipeline import answer_request, identify
+from gateway.requests.chat import ChatRequest, parse_chat
 from gateway.services import Services
-from gateway.wire import ChatRequest, parse_chat
+
+log = logging.getLogger(__name__)
 
 MESSAGES_PATH = "/v1/messages"
 COUNT_PATH = "/v1/messages/count_tokens"
@@ -60,11 +63,13 @@ class CountTokens:
             tokens = read_messages(body).input_tokens()
         except ClientLeft:
             return
-        except Exception as error:  # noqa: BLE001 - the last place that can turn an error into an answer
+        except Exception as error:
             answer = to_answer(error)
-            await reply.whole(answer.status, "application/json", answer.headers, answer.body())
+            if answer.status >= 500:
+                log.exception("%s failed", COUNT_PATH)
+            await reply.whole(answer.status, JSON, answer.headers, answer.body())
             return
-        await reply.plain({"input_tokens": tokens})
+        await Reply(send).whole(200, JSON, {}, msgspec.json.encode({"input_tokens": tokens}))
 
 
 class MessagesReply(TranslatedReply):
@@ -86,7 +91,3 @@ class MessagesReply(TranslatedReply):
         """Return the headers; Anthropic's clients read the request id from one of their own."""
         own = {"request-id": self.request_id} if self.request_id else {}
         return {**headers, **own}
-
-    async def plain(self, value: object) -> None:
-        """Send an answer of ours."""
-        await super(TranslatedReply, self).whole(200, "application/json", {}, msgspec.json.encode(value))

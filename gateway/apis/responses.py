@@ -12,8 +12,8 @@ from gateway.apis.responses_answer import Facts, ResponseEvents, response_of
 from gateway.apis.responses_request import translate_responses
 from gateway.http import Receive, Scope, Send
 from gateway.pipeline import answer_request
+from gateway.requests.chat import ChatRequest, parse_chat
 from gateway.services import Services
-from gateway.wire import ChatRequest, parse_chat
 
 RESPONSES_PATH = "/v1/responses"
 PARAMS: Mapping[str, str] = {

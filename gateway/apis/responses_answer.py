@@ -11,8 +11,8 @@ from gateway.apis.chat_stream import CUTS, Alive, Began, Ended, Failed, StreamEv
 from gateway.apis.errors import ChatError
 from gateway.apis.items import Added, Closed, Item, Kind, Opened, items_of
 from gateway.apis.reply import sse
+from gateway.sse import KEEP_ALIVE
 
-KEEP_ALIVE = b": keep-alive\n\n"
 DEFAULTS: Mapping[str, object] = {
     "instructions": None,
     "max_output_tokens": None,

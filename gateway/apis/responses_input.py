@@ -16,8 +16,8 @@ from gateway.apis.chat import (
     text_part,
 )
 from gateway.apis.fields import Fields
-from gateway.body import read_json
 from gateway.errors import BodyInvalid
+from gateway.requests.body import read_json
 
 ROLES = frozenset({"user", "assistant", "system", "developer"})
 

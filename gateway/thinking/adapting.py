@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Raw
 
 from backends.types import EngineFlavour, Replica, ReplicaKind, Thinking
-from gateway.body import as_raw, read_json
+from gateway.requests.body import as_raw, read_field
 from gateway.thinking.history import lacks_reasoning, made_good, renamed_to, without_reasoning
 from gateway.thinking.wishes import CONTROLS, KWARGS, Switch, forces_a_tool
 from policies.types import Effort
@@ -135,7 +135,7 @@ def _told(fields: Mapping[str, Raw], effort: Effort | None, dialect: Dialect) ->
     told = {name: value for name, value in fields.items() if name not in CONTROLS}
     if effort is None:
         return told
-    kwargs: dict[str, Any] = read_json(fields.get(KWARGS, b"null"), dict[str, Raw] | None, KWARGS) or {}
+    kwargs: dict[str, Any] = read_field(fields, KWARGS, dict[str, Raw]) or {}
     number = bytes(kwargs.pop("reasoning_effort", b""))
     kwargs = {name: value for name, value in kwargs.items() if name not in SWITCHES}
     if dialect.by_template:
@@ -156,8 +156,8 @@ def _is_said(fields: Mapping[str, Raw], effort: Effort | None) -> bool:
     """Tell whether `thinking` and `reasoning_effort` say an effort as DeepSeek's API reads them."""
     if effort is None or fields.keys().isdisjoint(CONTROLS):
         return False
-    switch = read_json(fields.get("thinking", b"null"), Switch | None, "thinking")
-    named = read_json(fields.get("reasoning_effort", b"null"), str | None, "reasoning_effort")
+    switch = read_field(fields, "thinking", Switch)
+    named = read_field(fields, "reasoning_effort", str)
     if effort is Effort.OFF:
         return switch is not None and switch.type == "disabled"
     on = switch is None or switch.type == "enabled"

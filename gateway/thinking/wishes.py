@@ -1,13 +1,13 @@
 """What a client says of thinking, in whichever of the usual words."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Raw
 
-from gateway.body import read_json
 from gateway.errors import BodyInvalid
+from gateway.requests.body import read_field, read_json
 from policies.types import AUTO, Effort, ModelTable
 
 KWARGS = "chat_template_kwargs"
@@ -86,7 +86,7 @@ def forces_a_tool(fields: Mapping[str, Raw]) -> bool:
     if "tool_choice" not in fields:
         return False
     try:
-        choice = _read(fields, "tool_choice", str | _ToolChoice)
+        choice = read_json(fields["tool_choice"], str | _ToolChoice | None, "tool_choice")
     except BodyInvalid:
         return False  # the engine says what is wrong with it
     if isinstance(choice, _ToolChoice):
@@ -96,13 +96,13 @@ def forces_a_tool(fields: Mapping[str, Raw]) -> bool:
 
 
 def _wish(fields: Mapping[str, Raw]) -> Effort | None:
-    switch: Switch | None = _read(fields, "thinking", Switch)
-    reasoning: _Reasoning = _read(fields, "reasoning", _Reasoning) or _Reasoning()
-    template: TemplateSwitches = _read(fields, KWARGS, TemplateSwitches) or TemplateSwitches()
+    switch = read_field(fields, "thinking", Switch)
+    reasoning = read_field(fields, "reasoning", _Reasoning) or _Reasoning()
+    template = read_field(fields, KWARGS, TemplateSwitches) or TemplateSwitches()
     on = {"enabled": True, "disabled": False}.get(switch.type) if switch else None
     for other in (reasoning.enabled, template.thinking, template.enable_thinking):
         on = other if on is None else on
-    level = _named(_read(fields, "reasoning_effort", str), "reasoning_effort")
+    level = _named(read_field(fields, "reasoning_effort", str), "reasoning_effort")
     level = level or _named(reasoning.effort, "reasoning.effort") or _level(template)
     if on is False:
         return Effort.OFF
@@ -124,8 +124,3 @@ def _named(name: str | None, path: str) -> Effort | None:
             f"Unknown effort {name[:64]!r} in '{path}'. Use one of: {', '.join(NAMES)}.", param=path
         )
     return NAMES[name]
-
-
-def _read(fields: Mapping[str, Raw], name: str, kind: Any) -> Any:  # noqa: ANN401 - of the kind that is asked for
-    """Return a field; None when it is absent or null."""
-    return read_json(fields[name], kind | None, name) if name in fields else None

@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from tests.fakes.upstream import Script, Talk
+from tests.cases.playing import DONE, answering, streaming
+from tests.fakes.upstream import Script
 
 USAGE = {
     "prompt_tokens": 12,
@@ -11,7 +12,6 @@ USAGE = {
     "total_tokens": 15,
     "prompt_tokens_details": {"cached_tokens": 4},
 }
-DONE = "data: [DONE]\n\n"
 
 
 def chunk(delta: dict[str, Any], finish: str | None = None, **choice: Any) -> str:
@@ -45,46 +45,22 @@ def tool(index: int | None, *, id: str | None = None, name: str | None = None, a
 
 def stream_of(*events: str, end: str = DONE) -> Script:
     """Return a script that sends events, and the end of the stream after them."""
-
-    async def script(talk: Talk) -> None:
-        await talk.head()
-        for each in (*events, *([end] if end else ())):
-            await talk.send(each)
-        await talk.end()
-
-    return script
+    return streaming(*events, *([end] if end else ()))
 
 
 def broken_after(*events: str) -> Script:
     """Return a script that sends events, and then drops the connection."""
-
-    async def script(talk: Talk) -> None:
-        await talk.head()
-        for each in events:
-            await talk.send(each)
-        talk.abort()
-
-    return script
+    return streaming(*events, then="cut")
 
 
 def answer_of(message: dict[str, Any], finish: str = "stop", **choice: Any) -> Script:
     """Return a script that sends a whole answer."""
     whole = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish, **choice}
-
-    async def script(talk: Talk) -> None:
-        await talk.json(
-            {"id": "c1", "object": "chat.completion", "created": 1, "model": "engine-model"}
-            | {"choices": [whole], "usage": USAGE}
-        )
-
-    return script
+    body = {"id": "c1", "object": "chat.completion", "created": 1, "model": "engine-model"}
+    return answering({**body, "choices": [whole], "usage": USAGE})
 
 
 def refusal(status: int, message: str, headers: dict[str, str] | None = None) -> Script:
     """Return a script that refuses a request."""
-
-    async def script(talk: Talk) -> None:
-        error = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
-        await talk.json({"error": error}, status, headers)
-
-    return script
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+    return answering({"error": error}, status, headers)

@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.errors import BackendError
+from backends.types import Usage
 from gateway.apis.chat_stream import Alive, Began, ChatStream, Ended, Failed, StreamEvent
 from gateway.apis.items import Added, Closed, Opened
 from gateway.apis.messages_answer import MessageEvents
 from gateway.apis.responses_answer import Facts, ResponseEvents
-from tests.apis.chunks import DONE, chunk, event, tool, usage_chunk
+from tests.apis.chunks import chunk, event, tool, usage_chunk
+from tests.cases.playing import DONE
 
 
 def read(events: Sequence[str], end: str = DONE) -> list[StreamEvent]:
@@ -183,6 +185,25 @@ def test_the_last_usage_wins_and_null_choices_are_none():
     assert isinstance(last, Ended)
     assert last.usage is not None
     assert last.usage.to_usage().completion == 3
+
+
+@pytest.mark.parametrize(
+    "usage", [{"prompt_tokens": "12", "completion_tokens": 3.0}, {"input_tokens": 12, "output_tokens": 3}]
+)
+@pytest.mark.parametrize("odd", [{"index": 0.0}, {"index": "0"}, {"index": None}])
+def test_odd_numbers_spoil_no_answer(odd: dict[str, Any], usage: dict[str, Any]):
+    chunks = [chunk({"content": "Hi"}, **odd), chunk({}, "stop", **odd), usage_chunk(usage)]
+    *_, ended = read(chunks)
+    assert isinstance(ended, Ended)
+    assert [item.text() for item in ended.items] == ["Hi"]
+    assert ended.usage is not None
+    assert ended.usage.to_usage() == Usage(12, 0, 3)
+
+
+@pytest.mark.parametrize("nothing", [False, "", {}, None])
+def test_an_empty_error_beside_an_answer_is_none(nothing: Any):
+    said_so = {"choices": [{"index": 0, "delta": {"content": "Hi"}}], "error": nothing}
+    assert isinstance(read([event(said_so), chunk({}, "stop")])[-1], Ended)
 
 
 def test_other_choices_than_the_first_are_left_out():

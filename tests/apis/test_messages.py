@@ -1,19 +1,22 @@
 """`POST /v1/messages` by the official `anthropic` client, over scripted engines."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import anthropic
+import httpx
 import pytest
 from anthropic import AsyncAnthropic
 from anthropic.types import MessageParam, TextBlock, ThinkingBlock, ToolParam, ToolUseBlock
 
-from gateway.apis.messages import COUNT_PATH, MESSAGES_PATH
+from gateway.apis.messages import COUNT_PATH, MESSAGES_PATH, CountTokens
 from gateway.exchange import HEADER
+from policies.types import Caller
 from tests.apis.chunks import answer_of, broken_after, chunk, refusal, stream_of, tool, usage_chunk
 from tests.fakes.upstream import ScriptedUpstream, Talk
 from tests.gateway.conftest import StartGateway
-from tests.support.gateway import KEY, GatewayUnderTest
+from tests.support.gateway import KEY, GatewayUnderTest, serving
 
 ASKING: list[MessageParam] = [{"role": "user", "content": "What is the capital of France?"}]
 WEATHER: ToolParam = {"name": "weather", "description": "Of a city.", "input_schema": {"type": "object"}}
@@ -329,3 +332,24 @@ async def test_counting_needs_a_key_and_a_body(gateway: GatewayUnderTest):
     assert (refused.status_code, refused.json()["error"]["type"]) == (401, "authentication_error")
     wrong = await post(gateway, {"messages": []}, COUNT_PATH)
     assert (wrong.status_code, wrong.json()["error"]["type"]) == (400, "invalid_request_error")
+
+
+class Broken:
+    """Tenants that cannot be looked up."""
+
+    def identify(self, key: str) -> Caller:
+        raise ArithmeticError("maybe?")
+
+
+async def test_a_count_that_fails_is_told_without_its_cause_which_is_in_the_log(
+    gateway: GatewayUnderTest, caplog: pytest.LogCaptureFixture
+):
+    broken: Any = Broken()
+    async with (
+        serving(CountTokens(replace(gateway.services, tenants=broken))) as url,
+        httpx.AsyncClient(base_url=url) as client,
+    ):
+        reply = await client.post(COUNT_PATH, json={}, headers={"x-api-key": KEY})
+    assert (reply.status_code, reply.json()["error"]["type"]) == (500, "api_error")
+    assert "maybe?" not in reply.text
+    assert "maybe?" in caplog.text

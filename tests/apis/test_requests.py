@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.apis.messages_request import translate_messages
 from gateway.apis.responses_request import translate_responses
 from gateway.errors import BodyInvalid
-from gateway.wire import parse_chat
+from gateway.requests.chat import parse_chat
 
 IMAGE = "data:image/png;base64,AAAA"
 USER: list[Any] = [{"role": "user", "content": "hi"}]

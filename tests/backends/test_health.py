@@ -134,7 +134,7 @@ async def test_a_replica_that_was_never_there_gets_nothing_until_it_answers():
     backend = member.backend
     assert isinstance(backend, FakeBackend)
     backend.ready = False
-    await members.probe(first=True)
+    await members.probe()
     assert members.place("flash") is None
     assert "flash/main/0" in str(members.nobody("flash"))
     backend.ready = True

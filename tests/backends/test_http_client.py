@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.engines.probes import free_port
-from backends.http_client import HIGH_WATER, MAX_HEAD, Connection, HttpError, HttpPool, Origin
+from backends.http_client import HttpPool, Origin
+from backends.http_connection import HIGH_WATER, MAX_HEAD, Connection, HttpError
 from tests.fakes.raw_server import Peer, always, once, pool_to, raw_server
 from tests.support.waiting import until
 
@@ -302,6 +303,22 @@ async def test_a_kept_connection_that_closes_on_the_request_is_replaced_once():
         error = await failure(pool)
         assert "before it answered" in str(error)
         assert len(server.peers) == 2  # the kept one, then a fresh one: no third
+
+
+async def test_a_kept_connection_that_breaks_late_has_carried_the_request_and_is_not_replaced():
+    async def play(peer: Peer) -> None:
+        for _ in range(2):
+            await peer.request()
+            await peer.say(OK if not asked else b"")
+            asked.append(peer.number)
+
+    asked: list[int] = []
+    async with raw_server(play) as server:
+        pool = HttpPool(server.url, headers={}, stale_seconds=0.0)
+        assert await fetch(pool) == (200, b"ok")
+        await failure(pool)
+        pool.close()
+    assert asked == [1, 1]
 
 
 @pytest.mark.parametrize("begun", [b"HTTP/1.1 2", b"HTTP/1.1 100 Continue\r\n\r\n", b"garbage\r\n\r\n"])

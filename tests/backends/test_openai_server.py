@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from backends.errors import BackendTimeout, BackendUnavailable
-from backends.openai_server import error_message
-from backends.types import InferenceRequest
+from backends.openai_server import OpenAIServer
+from backends.refusals import error_message
+from backends.types import InferenceRequest, Replica, ReplicaKind
 from tests.contracts.subjects import API_KEY, openai_server
 from tests.contracts.test_backend import ask, read_all
 from tests.fakes.upstream import ScriptedUpstream, Talk, answer, events, well_behaved
@@ -110,3 +111,66 @@ async def test_the_words_of_an_engine_that_fails_stay_with_it():
 )
 def test_the_message_of_an_error_body(body: bytes, message: str):
     assert error_message(body) == message
+
+
+@pytest.mark.parametrize("status", [200, 204, 302, 400, 401, 404, 405, 422, 429])
+async def test_a_server_that_answers_is_ready_whatever_it_thinks_of_the_question(status: int):
+    async def page(talk: Talk) -> None:
+        await talk.json({"error": "what is this?"}, status)
+
+    async with ScriptedUpstream(well_behaved, health=page) as upstream:
+        backend = openai_server(upstream.url)
+        assert await backend.is_ready() is True
+        await backend.aclose()
+
+
+@pytest.mark.parametrize(("status", "ready"), [(503, False), (500, None), (502, None), (504, None)])
+async def test_only_503_says_that_a_server_cannot_serve_and_other_errors_may_pass(
+    status: int, ready: bool | None
+):
+    async def page(talk: Talk) -> None:
+        await talk.json({}, status)
+
+    async with ScriptedUpstream(well_behaved, health=page) as upstream:
+        backend = openai_server(upstream.url)
+        assert await backend.is_ready() is ready
+        await backend.aclose()
+
+
+@pytest.mark.parametrize("cut", [False, True])
+async def test_a_health_page_is_judged_by_its_status_not_by_its_end(cut: bool):
+    async def page(talk: Talk) -> None:
+        await talk.head()
+        await talk.send("data: and so on\n\n")
+        if cut:
+            talk.abort()
+        else:
+            await talk.until_closed()
+
+    async with ScriptedUpstream(well_behaved, health=page) as upstream:
+        backend = openai_server(upstream.url)
+        assert await backend.is_ready() is True
+        await until(lambda: upstream.open_connections == 0, "the page to be let go")
+        await backend.aclose()
+
+
+async def test_nobody_listening_is_said_at_once_and_silence_is_not_taken_for_it():
+    async def page(talk: Talk) -> None:
+        await talk.until_closed()
+
+    async with ScriptedUpstream(well_behaved, health=page) as upstream:
+        busy = OpenAIServer(Replica("flash/main/0", ReplicaKind.OPENAI, upstream.url, "m"), 0.1)
+        assert await busy.is_ready() is None
+        await busy.aclose()
+    gone = openai_server(upstream.url)
+    assert await gone.is_ready() is False
+    await gone.aclose()
+
+
+async def test_a_login_goes_out_as_http_has_it():
+    async with ScriptedUpstream(well_behaved) as upstream:
+        replica = Replica("flash/main/0", ReplicaKind.OPENAI, upstream.url, "m", login="bWU6cHc=")
+        backend = OpenAIServer(replica, 5.0)
+        await read_all(await backend.open(ask(stream=False)))
+        await backend.aclose()
+    assert upstream.requests[0].headers["authorization"] == "Basic bWU6cHc="

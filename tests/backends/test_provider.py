@@ -1,11 +1,14 @@
 """What `Provider` promises beyond the contract of all backends."""
 
+import asyncio
 import json
+from collections.abc import AsyncGenerator
 
 import pytest
 
-from backends.errors import BackendError, BackendUnavailable, BackendUnfit
-from backends.provider import Provider
+from backends import provider as provider_module
+from backends.errors import BackendError, BackendRejected, BackendUnavailable, BackendUnfit
+from backends.provider import Provider, ProviderAnswer
 from backends.types import (
     CHAT_PATH,
     COMPLETIONS_PATH,
@@ -70,6 +73,41 @@ async def test_an_error_as_the_first_event_may_be_tried_elsewhere():
         with pytest.raises(BackendUnavailable):
             await subject.backend.open(ask(stream=True))
         await until(subject.has_stopped, "the engine to be told to stop")
+
+
+async def test_a_refusal_in_the_providers_words_holds_no_key():
+    async def script(talk: Talk) -> None:
+        await talk.json({"error": {"message": f"{API_KEY} and sk-SECRET42 may not do that"}}, 400)
+
+    async with subject_named("provider") as subject:
+        assert isinstance(subject, SocketSubject)
+        subject.upstream.script = script
+        with pytest.raises(BackendRejected) as caught:
+            await subject.backend.open(ask(stream=False))
+    assert b"may not do that" in caught.value.body
+    assert API_KEY.encode() not in caught.value.body
+    assert b"SECRET" not in caught.value.body
+
+
+class Stuck:
+    """A stream of litellm's that neither goes on nor closes."""
+
+    async def aclose(self) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_a_stream_that_cannot_be_closed_is_left_after_a_while(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(provider_module, "CLOSE_SECONDS", 0.05)
+
+    async def pieces() -> AsyncGenerator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+    answer = ProviderAnswer(pieces(), "a/b/0", "text/event-stream", Stuck())
+    with pytest.raises(TimeoutError):
+        await answer.read(0.01)
+    async with asyncio.timeout(10):
+        await answer.aclose()
 
 
 async def test_it_has_no_text_completions_and_says_what_has():

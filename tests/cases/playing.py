@@ -9,14 +9,16 @@ from urllib.parse import urlsplit
 import httpx
 
 from backends.fleet import Member
+from backends.types import CHAT_PATH
 from gateway.exchange import HEADER
 from gateway.records import RequestRecord
 from tests.fakes.upstream import Script, ScriptedUpstream, Talk
 from tests.support.gateway import KEY, GatewayUnderTest
 
-PATH = "/v1/chat/completions"
+PATH = CHAT_PATH
 DONE = "data: [DONE]\n\n"
 NO_FALLBACK: Mapping[str, Any] = {"routing": {"fallback": []}}
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 EASY = "Which river flows through Vienna?"
 HARD = (
     "Prove that there are infinitely many primes congruent to 3 modulo 4. Give every step of the argument, "
@@ -106,17 +108,28 @@ def chat(content: Any = EASY, **fields: Any) -> dict[str, Any]:
     return {"model": "flash", "messages": [{"role": "user", "content": content}], **fields}
 
 
+def tool_turns(question: str = EASY, **reasoning: str) -> list[dict[str, Any]]:
+    """Return a conversation in the middle of a tool loop."""
+    call = {"id": "one", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    return [
+        {"role": "user", "content": question},
+        {"role": "assistant", "content": None, **reasoning, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "one", "content": '{"sun":true}'},
+    ]
+
+
 async def ask(
     gateway: GatewayUnderTest,
     content: Any = EASY,
     *,
     key: str | None = KEY,
     headers: Mapping[str, str] | None = None,
+    path: str = PATH,
     **fields: Any,
 ) -> httpx.Response:
     """Post a chat body and read the whole answer."""
     async with gateway.http(key) as client:
-        return await client.post(PATH, json=chat(content, **fields), headers=headers)
+        return await client.post(path, json=chat(content, **fields), headers=headers)
 
 
 def raw_json(body: Any) -> bytes:

@@ -14,6 +14,7 @@ from tests.cases.playing import (
     HARD,
     PATH,
     STOP,
+    WEATHER,
     answering,
     ask,
     chat,
@@ -23,14 +24,13 @@ from tests.cases.playing import (
     record_of,
     streaming,
     text_of,
+    tool_turns,
     word,
 )
 from tests.fakes.upstream import ScriptedUpstream, Talk, answer
 from tests.gateway.conftest import StartGateway
 from tests.support.gateway import GatewayUnderTest
 from tests.support.waiting import until
-
-WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 
 
 def call(arguments: str, **more: Any) -> dict[str, Any]:
@@ -88,16 +88,6 @@ async def test_reasoning_of_a_plain_answer_has_that_name_too(
     flash.script = answering(whole)
     message = (await ask(gateway)).json()["choices"][0]["message"]
     assert (message["reasoning_content"], message["content"]) == ("Vienna, so.", "Danube.")
-
-
-def tool_turns(question: str, **reasoning: str) -> list[dict[str, Any]]:
-    """Return a conversation in the middle of a tool loop."""
-    used = {"id": "one", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-    return [
-        {"role": "user", "content": question},
-        {"role": "assistant", "content": None, **reasoning, "tool_calls": [used]},
-        {"role": "tool", "tool_call_id": "one", "content": '{"sun":true}'},
-    ]
 
 
 @pytest.mark.parametrize(

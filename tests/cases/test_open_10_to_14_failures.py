@@ -8,6 +8,7 @@ import pytest
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionMessageParam
 
+from backends.types import CHAT_PATH
 from gateway.exchange import HEADER
 from tests.cases.playing import (
     DONE,
@@ -18,6 +19,7 @@ from tests.cases.playing import (
     answering,
     ask,
     asked,
+    chat,
     error_in,
     error_of,
     event,
@@ -108,6 +110,28 @@ async def test_a_plain_answer_of_an_engine_that_does_not_stream_is_told_as_a_str
     assert reply.text.endswith(DONE)
     assert '"usage"' not in reply.text
     assert (await record_of(gateway, reply)).completion_tokens == 3
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "text/plain"])
+async def test_a_stream_under_a_wrong_name_is_still_a_stream(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream, content_type: str
+):
+    """OPEN-10: what it is, and not what it is called, says that it is an answer."""
+    flash.script = streaming(word("Danube"), STOP, DONE, content_type=content_type)
+    reply = await ask(gateway, stream=True)
+    assert (reply.headers["content-type"], reply.headers[f"{HEADER}model"]) == ("text/event-stream", "flash")
+    assert text_of(reply) == "Danube"
+    assert reply.text.endswith(DONE)
+
+
+async def test_a_stream_in_which_one_of_several_answers_is_missing_did_not_end(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream
+):
+    """OPEN-02 a: the first finish reason is that of one answer alone."""
+    flash.script = streaming(word("one "), STOP, word("two "))
+    reply = await ask(gateway, stream=True, n=2)
+    assert "[DONE]" not in reply.text
+    assert payloads(reply)[-1]["error"]["code"] == "upstream_error"
 
 
 ERROR_OBJECT = {"error": {"message": "worker limit reached", "code": 502}}
@@ -250,6 +274,54 @@ async def test_an_answer_that_broke_after_its_role_is_one_clean_answer_or_an_err
     assert text_of(reply) == "Danube"
     assert {body["id"] for body in payloads(reply)} == {"cmpl-7"}
     assert reply.text.count('"role"') == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 408, 409, 413, 415, 418, 422, 431, 451])
+async def test_no_refusal_takes_a_replica_out(
+    start_gateway: StartGateway, flash: ScriptedUpstream, status: int
+):
+    """OPEN-11 b: whosever fault a 4xx is, the engine is well, and answers the next one."""
+    flash.script = answering({"error": {"message": "not like this"}}, status)
+    async with start_gateway(tenant=NO_FALLBACK) as gateway:
+        for _ in range(5):
+            reply = await ask(gateway)
+            assert 400 <= reply.status_code <= 502
+            assert "No replica" not in error_of(reply)["message"]
+        flash.script = well_behaved
+        async with gateway.http(OTHER_KEY) as client:
+            reply = await client.post(CHAT_PATH, json=chat())
+    assert reply.status_code == 200
+
+
+@pytest.mark.parametrize("status", [409, 414, 415, 431, 451])
+async def test_a_refusal_by_any_status_that_is_about_the_request_reaches_the_client(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream, standard: ScriptedUpstream, status: int
+):
+    """OPEN-11 d: nobody else is asked, and its words come with its status."""
+    flash.script = answering({"error": {"message": "cannot read this"}}, status)
+    reply = await ask(gateway)
+    assert (reply.status_code, error_of(reply)["message"]) == (status, "cannot read this")
+    assert asked(flash, standard) == 1
+
+
+async def test_an_answer_with_201_is_an_answer(gateway: GatewayUnderTest, flash: ScriptedUpstream):
+    """OPEN-10: some frameworks say so to every POST."""
+    flash.script = answering(answer("Danube."), 201)
+    reply = await ask(gateway)
+    assert (reply.status_code, reply.headers[f"{HEADER}model"]) == (200, "flash")
+
+
+async def test_a_model_that_has_just_gone_says_when_to_come_again(start_gateway: StartGateway):
+    """OPEN-37 b: 503 with `retry-after` also when a request is the first to see it."""
+    async with ScriptedUpstream(well_behaved) as dying:
+        opened = start_gateway(flash=[dying.url], tenant=NO_FALLBACK)
+        gateway = await opened.__aenter__()
+    try:
+        reply = await ask(gateway)
+    finally:
+        await opened.__aexit__(None, None, None)
+    assert reply.status_code == 503
+    assert int(reply.headers["retry-after"]) > 0
 
 
 async def test_a_timeout_is_not_multiplied_by_retries(

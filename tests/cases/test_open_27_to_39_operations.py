@@ -9,17 +9,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
+import pytest
 
 from backends.types import CHAT_PATH
 from classifier.types import ComplexityEstimate, Conversation, Turn
 from gateway.exchange import HEADER
 from gateway.pipeline import Endpoint
-from gateway.wire import parse_chat
+from gateway.requests.chat import parse_chat
 from tests.cases.playing import (
     DONE,
     NO_FALLBACK,
     PATH,
     STOP,
+    answering,
     ask,
     asked,
     chat,
@@ -28,11 +30,12 @@ from tests.cases.playing import (
     member,
     raw_json,
     silent,
+    streaming,
     text_of,
     word,
 )
 from tests.fakes.raw_server import Peer, raw_server
-from tests.fakes.upstream import ScriptedUpstream, Talk, answer, well_behaved
+from tests.fakes.upstream import Script, ScriptedUpstream, Talk, answer, well_behaved
 from tests.gateway.conftest import StartGateway
 from tests.support.gateway import KEY, GatewayUnderTest, serving
 from tests.support.waiting import until
@@ -218,6 +221,18 @@ async def test_an_engine_that_brings_tokens_stays_in_though_its_probe_is_slow(
         stop = True
         assert (await reply).status_code == 200
     assert taken
+
+
+@pytest.mark.parametrize(
+    "page", [streaming(word("on "), then="hang"), answering({}, 404), answering({}, 500), silent]
+)
+async def test_a_replica_with_an_odd_health_page_gets_requests_from_the_start(
+    start_gateway: StartGateway, flash: ScriptedUpstream, page: Script
+):
+    """OPEN-36 b: one probe that says nothing is no verdict, and at the start there was but one."""
+    flash.health = page
+    async with start_gateway(timeouts={"connect": 0.2}, tenant=NO_FALLBACK) as gateway:
+        assert (await ask(gateway)).status_code == 200
 
 
 async def test_an_engine_that_recovers_gets_one_request_on_trial_and_comes_back(

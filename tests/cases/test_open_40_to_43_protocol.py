@@ -146,6 +146,40 @@ async def test_a_body_over_the_limit_that_is_sent_to_its_end_meets_an_answer_and
     assert json.loads(rest)["error"]["code"] == "request_too_large"
 
 
+async def test_a_body_that_is_too_long_ends_its_connection(gateway: GatewayUnderTest):
+    """OPEN-41 b: closed cleanly by us, though the client would keep it and has stopped to send."""
+    at = urlsplit(gateway.url)
+    reader, writer = await asyncio.open_connection(at.hostname, at.port)
+    head = [f"POST {PATH} HTTP/1.1", "host: x", f"authorization: Bearer {KEY}", f"content-length: {99 * MIB}"]
+    writer.write("\r\n".join([*head, "", "{" * 1000]).encode())
+    async with asyncio.timeout(10):
+        said = await reader.read()
+    writer.close()
+    assert said.split(b" ")[1] == b"413"
+    assert b"request_too_large" in said
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", PATH, 405),
+        ("PUT", "/v1/messages", 405),
+        ("GET", f"{PATH}/", 404),
+        ("GET", "/v1/models/", 404),
+        ("GET", "/health/", 404),
+        ("POST", f"/{PATH}", 404),
+    ],
+)
+async def test_a_page_under_another_method_or_path_is_an_error_in_json(
+    gateway: GatewayUnderTest, method: str, path: str, status: int
+):
+    """OPEN-43 c, d: no redirect, and a page that is there is not said to be missing."""
+    first = f"{method} {path} HTTP/1.1".encode()
+    found, body = await by_hand(gateway, b"authorization: Bearer %s" % KEY.encode(), first=first)
+    assert found == status
+    assert json.loads(body)["error"].keys() == {"message", "type", "param", "code"}
+
+
 async def test_a_compressed_body_is_refused_and_not_unpacked(gateway: GatewayUnderTest):
     """OPEN-41 d: 413 or 415."""
     bomb = gzip.compress(b" " * (64 * MIB))

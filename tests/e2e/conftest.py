@@ -14,7 +14,13 @@ import pytest_asyncio
 from openai import AsyncOpenAI
 
 from gateway.settings import Settings
+from tests.support.processes import is_alive
 from tests.support.waiting import until
+
+CAPITAL = "What is the capital of France?"
+WEATHER = "What is the weather in Rome?"
+BEGUN = "<tool_call>\n"
+"""The start of an answer, for a model that is too small to call a tool unless it is led to."""
 
 
 @dataclass(slots=True)
@@ -78,14 +84,6 @@ def descendants(pid: int) -> Iterator[int]:
 def command_line(pid: int) -> list[str]:
     """Return the command of a process."""
     return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-
-
-def is_alive(pid: int) -> bool:
-    """Tell whether a process is there and not a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def start(folder: Path, *arguments: str) -> Program:

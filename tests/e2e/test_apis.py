@@ -9,7 +9,7 @@ from anthropic import AsyncAnthropic
 from anthropic.types import MessageParam, TextBlock, ToolParam, ToolUseBlock
 from openai.types.responses import FunctionToolParam, ResponseFunctionToolCall
 
-from tests.e2e.conftest import Program
+from tests.e2e.conftest import BEGUN, CAPITAL, WEATHER, Program
 
 pytestmark = [
     pytest.mark.real_model,
@@ -17,11 +17,7 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 
-CAPITAL = "What is the capital of France?"
 COUNT = "Count to one hundred."
-WEATHER = "What is the weather in Rome?"
-BEGUN = "<tool_call>\n"
-"""The start of an answer, for a model that is too small to call a tool unless it is led to."""
 
 SCHEMA: dict[str, object] = {
     "type": "object",

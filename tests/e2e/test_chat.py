@@ -14,7 +14,7 @@ from openai.types.chat import (
     ChatCompletionMessageParam,
 )
 
-from tests.e2e.conftest import Program, command_line, descendants
+from tests.e2e.conftest import BEGUN, CAPITAL, WEATHER, Program, command_line, descendants
 from tests.support.waiting import until
 
 pytestmark = [
@@ -23,11 +23,7 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 
-CAPITAL = "What is the capital of France?"
 STORY = "Write a very long story about a river. Do not stop."
-WEATHER = "What is the weather in Rome?"
-BEGUN = "<tool_call>\n"
-"""The start of an answer, for a model that is too small to call a tool unless it is led to."""
 
 TOOL: ChatCompletionFunctionToolParam = {
     "type": "function",

@@ -10,7 +10,8 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
 from gateway.exchange import HEADER
-from tests.e2e.conftest import Program, command_line, descendants, is_alive, start
+from tests.e2e.conftest import CAPITAL, Program, command_line, descendants, start
+from tests.support.processes import is_alive
 from tests.support.waiting import until
 
 pytestmark = [
@@ -20,7 +21,6 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc"),
 ]
 
-CAPITAL = "What is the capital of France?"
 PROOF = (
     "Prove by induction that the sum of the first n odd numbers is n squared. State the base case, the "
     "induction hypothesis and the induction step, and justify every equality."

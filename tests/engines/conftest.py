@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -18,23 +17,6 @@ from backends.engines.types import ProcessSpec, RestartPolicy
 HASTE = RestartPolicy(
     probe_interval=0.02, probe_timeout=10.0, first_delay=0.01, max_delay=0.05, max_failures=4, stop_grace=5.0
 )
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until a condition of another process holds; no event tells of it."""
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 - another process sets no event of ours
-            await asyncio.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    """Tell whether a process runs; one that only waits to be reaped does not."""
-    try:
-        os.kill(pid, 0)
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (ProcessLookupError, FileNotFoundError):
-        return False
-    return state not in "ZX"
 
 
 @dataclass

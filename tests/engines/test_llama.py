@@ -18,7 +18,9 @@ from backends.errors import EngineFailed
 from backends.models.catalogue import SMOLLM2
 from backends.models.store import ModelStore
 from gateway.settings import Settings
-from tests.engines.conftest import Bench, alive, until
+from tests.engines.conftest import Bench
+from tests.support.processes import is_alive
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(1, 1), (2, 1), (3, 1), (4, 2), (16, 8)])
@@ -124,7 +126,7 @@ async def test_a_real_server_ends_with_its_input_where_the_kernel_ties_nothing(
     assert process.stdin is not None
     async with asyncio.timeout(60):
         while not await spec.probe():
-            assert alive(process.pid)
+            assert is_alive(process.pid)
         process.stdin.close()
         assert await process.wait() == 0
 
@@ -145,4 +147,4 @@ async def test_a_real_server_dies_with_a_parent_that_is_killed(bench: Bench, tmp
     pid = int(await parent.stdout.readline())
     parent.kill()
     await parent.wait()
-    await until(lambda: not alive(pid))
+    await until(lambda: not is_alive(pid), "the engine to die with its parent")

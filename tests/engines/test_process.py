@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from backends.engines.types import EngineState, EngineStatus, RestartPolicy, backoff_delay
 from backends.errors import EngineFailed
-from tests.engines.conftest import HASTE, Bench, alive, until
+from tests.engines.conftest import HASTE, Bench
+from tests.support.processes import is_alive
+from tests.support.waiting import until
 
 
 def _pid(status: EngineStatus) -> int:
@@ -33,7 +35,7 @@ async def test_an_engine_answers_when_start_returns_and_is_gone_when_stop_return
     await engine.wait_for(lambda status: status.state is EngineState.READY)
     await engine.stop()
     assert engine.status == EngineStatus(EngineState.STOPPED)
-    assert not alive(pid)
+    assert not is_alive(pid)
     await engine.stop()
 
 
@@ -50,7 +52,7 @@ async def test_an_engine_that_is_stopped_at_once_is_gone(bench: Bench):
     await engine.start()
     pid = _pid(engine.status)
     await engine.stop()  # before its keeper had its first turn on the loop
-    assert not alive(pid)
+    assert not is_alive(pid)
 
 
 async def test_a_running_engine_is_not_started_twice(bench: Bench):
@@ -93,7 +95,7 @@ async def test_an_engine_that_does_not_answer_in_time_is_not_left_behind(bench: 
     pid = _pid(await engine.wait_for(lambda status: status.pid is not None))
     with pytest.raises(EngineFailed, match=r"fake engine did not answer within 0\.5 s; "):
         await starting
-    assert not alive(pid)
+    assert not is_alive(pid)
 
 
 async def test_a_start_that_is_cancelled_leaves_no_process(bench: Bench):
@@ -104,7 +106,7 @@ async def test_a_start_that_is_cancelled_leaves_no_process(bench: Bench):
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    assert not alive(pid)
+    assert not is_alive(pid)
     assert engine.status.state is EngineState.STOPPED
 
 
@@ -157,7 +159,7 @@ async def test_an_engine_that_hangs_is_replaced(bench: Bench):
     status = await engine.wait_for(lambda status: status.state is EngineState.BACKING_OFF)
     assert status.last_error is not None
     assert status.last_error.startswith("fake engine did not answer 3 probes in a row; ")
-    assert not alive(first)
+    assert not is_alive(first)
     bench.hang.unlink()
     await engine.wait_for(lambda status: status.state is EngineState.READY)
 
@@ -237,7 +239,7 @@ async def test_an_engine_can_be_stopped_while_it_is_started_again(bench: Bench):
         lambda status: status.state is EngineState.STARTING and status.pid not in {None, first}
     )
     await engine.stop()
-    assert not alive(_pid(status))
+    assert not is_alive(_pid(status))
 
 
 async def test_a_probe_with_a_fault_fails_the_engine_and_leaves_no_process(bench: Bench):
@@ -251,7 +253,7 @@ async def test_a_probe_with_a_fault_fails_the_engine_and_leaves_no_process(bench
     pid = _pid(engine.status)
     status = await engine.wait_for(lambda status: status.state is EngineState.FAILED)
     assert "zero" in str(status.last_error)
-    assert not alive(pid)
+    assert not is_alive(pid)
 
 
 async def test_an_engine_that_takes_no_notice_of_sigterm_is_killed(bench: Bench):
@@ -259,7 +261,7 @@ async def test_an_engine_that_takes_no_notice_of_sigterm_is_killed(bench: Bench)
     await engine.start()
     pid = _pid(engine.status)
     await engine.stop()
-    assert not alive(pid)
+    assert not is_alive(pid)
 
 
 async def test_an_engine_has_a_session_of_its_own_so_that_ctrl_c_passes_it_by(bench: Bench):
@@ -281,10 +283,10 @@ async def test_an_engine_dies_with_its_parent_even_when_that_is_killed(bench: Be
     )
     assert parent.stdout is not None
     pid = int(await parent.stdout.readline())
-    assert alive(pid)
+    assert is_alive(pid)
     parent.kill()
     await parent.wait()
-    await until(lambda: not alive(pid))
+    await until(lambda: not is_alive(pid), "the engine to die with its parent")
 
 
 async def test_a_second_engine_on_the_same_data_is_refused_as_long_as_the_first_lives(

@@ -76,7 +76,7 @@ async def test_the_official_client_raises_its_own_errors(gateway: GatewayUnderTe
             "max_tokens",
             "expected `int",
         ),
-        (b'{"model": "auto", "messages": [{"role": "user"}], "tools": {}}', "tools", "must be an array"),
+        (b'{"model": "auto", "messages": [{"role": "user"}], "tools": {}}', "tools", "expected `array"),
     ],
 )
 async def test_a_body_that_is_wrong_names_the_field(

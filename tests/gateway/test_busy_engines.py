@@ -1,19 +1,15 @@
 """Engines that say how much is left, and when to come again."""
 
-from typing import Any
-
-import httpx
 import openai
 import pytest
 
 from gateway.exchange import HEADER
+from tests.cases.playing import NO_FALLBACK, ask
 from tests.fakes.upstream import Script, ScriptedUpstream, Talk, answer, events, well_behaved
 from tests.gateway.conftest import StartGateway
 from tests.support.gateway import GatewayUnderTest
 
 LIMITS = {"x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-tokens": "149984"}
-MESSAGES = [{"role": "user", "content": "北京有几条地铁?"}]
-ALONE: dict[str, Any] = {"routing": {"fallback": []}}
 
 
 async def limited(talk: Talk) -> None:
@@ -37,19 +33,12 @@ def busy(status: int, **headers: str) -> Script:
     return script
 
 
-async def post(gateway: GatewayUnderTest, **fields: Any) -> httpx.Response:
-    """Post a chat body."""
-    async with gateway.http() as client:
-        body = {"model": "flash", "messages": MESSAGES, **fields}
-        return await client.post("/v1/chat/completions", json=body)
-
-
 @pytest.mark.parametrize("stream", [False, True])
 async def test_what_is_left_is_passed_on_with_the_answer(
     gateway: GatewayUnderTest, flash: ScriptedUpstream, stream: bool
 ):
     flash.script = limited
-    reply = await post(gateway, stream=stream)
+    reply = await ask(gateway, stream=stream)
     assert reply.status_code == 200
     assert {name: reply.headers.get(name) for name in LIMITS} == LIMITS
 
@@ -58,7 +47,7 @@ async def test_what_is_left_is_that_of_the_replica_that_answered(
     gateway: GatewayUnderTest, flash: ScriptedUpstream
 ):
     flash.script = busy(429, retry_after="7")
-    reply = await post(gateway)
+    reply = await ask(gateway)
     assert reply.headers[f"{HEADER}model"] == "standard"
     assert not any(name.startswith("x-ratelimit") for name in reply.headers)
 
@@ -67,7 +56,7 @@ async def test_the_official_client_learns_what_is_left_from_a_429(
     start_gateway: StartGateway, flash: ScriptedUpstream
 ):
     flash.script = busy(429, retry_after="7")
-    async with start_gateway(tenant=ALONE) as gateway, gateway.openai() as client:
+    async with start_gateway(tenant=NO_FALLBACK) as gateway, gateway.openai() as client:
         with pytest.raises(openai.RateLimitError) as caught:
             await client.chat.completions.create(model="flash", messages=[{"role": "user", "content": "Hi"}])
     assert {name: caught.value.response.headers.get(name) for name in LIMITS} == LIMITS
@@ -83,7 +72,7 @@ async def test_while_a_replica_is_busy_the_other_one_is_asked(
         start_gateway(flash=[flash.url, second.url]) as gateway,
     ):
         for _ in range(6):
-            assert (await post(gateway)).headers[f"{HEADER}replica"] == "flash/main/1"
+            assert (await ask(gateway)).headers[f"{HEADER}replica"] == "flash/main/1"
     assert len(flash.requests) == 1
 
 
@@ -93,9 +82,9 @@ async def test_while_all_are_busy_the_client_is_told_at_once_when_to_come_again(
 ):
     flash.script, standard.script = busy(status, retry_after="50"), busy(503, retry_after="55")
     async with start_gateway() as gateway:
-        await post(gateway)
+        await ask(gateway)
         for _ in range(3):
-            reply = await post(gateway)
+            reply = await ask(gateway)
             assert (reply.status_code, reply.json()["error"]["code"]) == (status, code)
             assert 1 <= int(reply.headers["retry-after"]) <= 50
     assert (len(flash.requests), len(standard.requests)) == (1, 1)
@@ -105,17 +94,17 @@ async def test_a_replica_that_does_not_say_when_is_asked_again(
     start_gateway: StartGateway, flash: ScriptedUpstream
 ):
     flash.script = busy(503)
-    async with start_gateway(tenant=ALONE) as gateway:
-        assert (await post(gateway)).status_code == 503
+    async with start_gateway(tenant=NO_FALLBACK) as gateway:
+        assert (await ask(gateway)).status_code == 503
         flash.script = well_behaved
-        assert (await post(gateway)).status_code == 200
+        assert (await ask(gateway)).status_code == 200
 
 
 async def test_a_replica_is_asked_again_when_its_time_is_over(
     start_gateway: StartGateway, flash: ScriptedUpstream
 ):
     flash.script = busy(429, retry_after_ms="1")
-    async with start_gateway(tenant=ALONE) as gateway:
-        assert (await post(gateway)).headers["retry-after"] == "1"
+    async with start_gateway(tenant=NO_FALLBACK) as gateway:
+        assert (await ask(gateway)).headers["retry-after"] == "1"
         flash.script = well_behaved
-        assert (await post(gateway)).status_code == 200
+        assert (await ask(gateway)).status_code == 200

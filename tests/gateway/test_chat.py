@@ -9,19 +9,14 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
 from gateway.exchange import HEADER
+from tests.cases.playing import HARD
 from tests.fakes.upstream import ScriptedUpstream, Talk, events
 from tests.gateway.conftest import StartGateway
 from tests.support.gateway import OTHER_KEY, GatewayUnderTest
 from tests.support.waiting import until
 
 EASY: list[ChatCompletionMessageParam] = [{"role": "user", "content": "What is the capital of France?"}]
-HARD: list[ChatCompletionMessageParam] = [
-    {
-        "role": "user",
-        "content": "Prove that there are infinitely many primes congruent to 3 modulo 4. Give every step "
-        "of the argument, justify each one, and then explain why the same proof fails for 1 modulo 4.",
-    }
-]
+PROOF: list[ChatCompletionMessageParam] = [{"role": "user", "content": HARD}]
 
 
 async def post(gateway: GatewayUnderTest, body: dict[str, Any], **options: Any) -> Any:
@@ -51,7 +46,7 @@ async def test_the_official_client_gets_a_streamed_answer(gateway: GatewayUnderT
 
 async def test_an_easy_question_goes_to_flash_and_a_proof_to_standard(gateway: GatewayUnderTest):
     easy = await post(gateway, {"model": "auto", "messages": EASY})
-    hard = await post(gateway, {"model": "auto", "messages": HARD})
+    hard = await post(gateway, {"model": "auto", "messages": PROOF})
     assert easy.headers[f"{HEADER}model"] == "flash"
     assert hard.headers[f"{HEADER}model"] == "standard"
     assert easy.headers[f"{HEADER}reason"].startswith("complexity:")

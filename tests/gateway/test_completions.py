@@ -8,20 +8,17 @@ import openai
 import pytest
 
 from backends.types import CHAT_PATH, COMPLETIONS_PATH
-from gateway.completions import DEFAULT_MAX_TOKENS, parse_completion
 from gateway.errors import BodyInvalid
 from gateway.exchange import HEADER
-from gateway.prompt import Prompt
+from gateway.requests.completions import DEFAULT_MAX_TOKENS, parse_completion
+from gateway.requests.prompt import Prompt
+from tests.cases.playing import HARD
 from tests.fakes.upstream import ScriptedUpstream, Talk, well_behaved
 from tests.gateway.conftest import StartGateway
 from tests.support.gateway import GatewayUnderTest
 from tests.support.waiting import until
 
 EASY = "The capital of France is"
-HARD = (
-    "Prove that there are infinitely many primes congruent to 3 modulo 4. Give every step of the argument, "
-    "justify each one, and then explain why the same proof fails for 1 modulo 4."
-)
 EASY_ZH = "法国的首都是"
 HARD_ZH = "请证明模4余3的素数有无穷多个。写出每一步并逐一说明理由，再解释为什么同样的证明对模4余1不成立。"
 IDS: list[Prompt] = [[504, 3575], [[504, 3575], [1]]]

@@ -1,5 +1,6 @@
 """`flashlane.yaml`: what is accepted, how faults are told, and what the rest of the program gets."""
 
+import base64
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,22 @@ def test_the_designs_example_is_accepted_whole(tmp_path: Path):
     assert config.tenants == tmp_path / "policies/tenants"
 
 
+@pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/"])
+@pytest.mark.parametrize("path", ["", "/openai"])
+def test_a_url_means_the_same_with_and_without_v1(tmp_path: Path, path: str, end: str):
+    config = load_config(written(tmp_path, SMALL.replace("http://a:1", f"http://a:1{path}{end}")))
+    assert config.pools({}, {})["flash"][0].replicas[0].target == f"http://a:1{path}"
+
+
+def test_a_login_in_a_url_is_cut_off_and_shown_nowhere(tmp_path: Path):
+    config = load_config(written(tmp_path, SMALL.replace("http://a:1", "https://me:SECRET%4047@[::1]:9/v1")))
+    replica = config.pools({}, {})["flash"][0].replicas[0]
+    assert replica.target == "https://[::1]:9"
+    assert base64.b64decode(replica.login or "") == b"me:SECRET@47"
+    assert "SECRET" not in repr(config) + repr(replica)
+    assert (replica.login or "") not in repr(replica)
+
+
 def test_the_designs_tenant_is_accepted_whole(tmp_path: Path):
     tenant = parse_tenant_file(written(tmp_path, DESIGN_TENANT)).to_tenant()
     assert tenant.routing.standard_domains == {"legal", "medical"}
@@ -123,8 +140,10 @@ def test_what_this_version_does_not_act_on_is_named(tmp_path: Path):
         ("url:", "ulr:", ["models.flash.pools.0.replicas.0.ulr: unknown", "did you mean 'url'?"]),
         ("{url:", "{zzz: 1, url:", ["replicas.0.zzz: unknown", "known: api_base, api_key_env, embedded"]),
         ("served_name: a", "served_name: ''", ["models.flash.served_name: String should have at least 1"]),
+        ("http://a:1", "http://a:99999", ["models.flash.pools.0.replicas.0.url: ", "its port is no number"]),
+        ("http://a:1", "http://a:one", ["models.flash.pools.0.replicas.0.url: ", "its port is no number"]),
         ("http://a:1", "a:1", ["models.flash.pools.0.replicas.0.url: String should match"]),
-        ("http://a:1", "http://me:secret@a:1", ["models.flash.pools.0.replicas.0.url: String should match"]),
+        ("http://a:1", "http://me@secret@a:1", ["models.flash.pools.0.replicas.0.url: String should match"]),
         ("name: main", "name: Main Pool", ["models.flash.pools.0.name: String should match"]),
         ('[{url: "http://a:1"}]', "[]", ["models.flash.pools.0.replicas: List should have at least 1"]),
         ('{url: "http://a:1"}', "{}", ["replicas.0: ", "exactly one of url, litellm, embedded; found none"]),

@@ -13,14 +13,14 @@ import httpx
 import pytest
 
 from backends.errors import BackendError
-from backends.http_client import Connection, HttpError
+from backends.http_connection import Connection, HttpError
 from gateway.errors import GatewayError
 from gateway.exchange import Exchange
+from tests.cases.playing import PATH, chat, silent
 from tests.fakes.upstream import Script, ScriptedUpstream, Talk
 from tests.gateway.conftest import StartGateway
 from tests.support.waiting import until
 
-PATH = "/v1/chat/completions"
 OURS = (BackendError, HttpError, GatewayError, Connection, Exchange)
 
 
@@ -37,10 +37,6 @@ def garbage() -> Generator[Counter[str]]:
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
-
-
-async def silent(talk: Talk) -> None:
-    await talk.until_closed()
 
 
 async def dies(talk: Talk) -> None:
@@ -63,7 +59,7 @@ async def test_a_request_whose_engine_failed_leaves_no_cycle(
     stream: bool,
 ):
     flash.script = standard.script = script
-    body = {"model": "flash", "messages": [{"role": "user", "content": "hi"}], "stream": stream}
+    body = chat(stream=stream)
     async with (
         start_gateway(timeouts={"first_token": 0.2, "total": 0.2}) as gateway,
         gateway.http() as client,
@@ -81,7 +77,7 @@ async def test_a_request_whose_client_left_leaves_no_cycle(
     start_gateway: StartGateway, flash: ScriptedUpstream, stream: bool
 ):
     flash.script = silent
-    body = {"model": "flash", "messages": [{"role": "user", "content": "hi"}], "stream": stream}
+    body = chat(stream=stream)
     async with start_gateway() as gateway, gateway.http() as client:
         with garbage() as found:
             with pytest.raises(httpx.ReadTimeout):

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.needs import TOKEN_ID_FIELDS, needs_of, token_ids_of
-from gateway.wire import parse_chat
+from gateway.requests.chat import parse_chat
+from gateway.requests.needs import TOKEN_ID_FIELDS, needs_of, token_ids_of
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 SOUND = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}

@@ -6,9 +6,9 @@ import pytest
 import uvicorn
 from prometheus_client.parser import text_string_to_metric_families
 
+from backends import http_client
 from backends.engines.probes import free_port
-from backends.http_client import IDLE_SECONDS
-from gateway.server import KEEP_ALIVE_SECONDS
+from gateway import server
 from gateway.telemetry import CONTENT_TYPE
 from tests.fakes.upstream import ScriptedUpstream, Talk, events
 from tests.gateway.conftest import StartGateway
@@ -169,5 +169,5 @@ async def test_what_clients_send_is_no_label(gateway: GatewayUnderTest):
 
 
 def test_idle_connections_are_let_go_before_servers_do_and_kept_longer_than_load_balancers_do():
-    assert uvicorn.Config("").timeout_keep_alive > IDLE_SECONDS
-    assert KEEP_ALIVE_SECONDS > 60
+    assert uvicorn.Config("").timeout_keep_alive > http_client.IDLE_SECONDS
+    assert server.IDLE_SECONDS > 60

@@ -30,7 +30,7 @@ USAGE = event(choices=[], usage={"prompt_tokens": 12, "completion_tokens": 3})
 
 
 ALL_KINDS = ("data: ", "data:", "data", ":", "event: ", "id: ", "retry: ", "database: ")
-PLAIN_KINDS = ("data: ", "data:", "data", ":")
+PLAIN_KINDS = ("data: {", "data:[", ":")
 
 
 @st.composite
@@ -43,8 +43,8 @@ def lines(draw: st.DrawFn, kinds: tuple[str, ...]) -> tuple[bytes, bytes | None]
             return b"data", b""
         case "data:" if text.startswith(b" "):
             return b"data:" + text, text[1:]
-        case "data: " | "data:":
-            return kind.encode() + text, text
+        case "data: " | "data:" | "data: {" | "data:[":
+            return kind.encode() + text, kind[5:].strip().encode() + text
         case _:
             return kind.encode() + text, None
 
@@ -100,7 +100,7 @@ def test_what_a_relay_notes_does_not_depend_on_how_the_stream_was_cut(data: st.D
     expected = sent.removeprefix(b"\xef\xbb\xbf").removesuffix(DONE)
     assert passed == (expected if show else expected.removesuffix(USAGE))
     state = relay.state
-    assert (state.tokens_seen, state.done, state.finished, state.failed) == (2, True, True, False)
+    assert (state.tokens_seen, state.done, state.finishes, state.failed) == (2, True, 1, False)
     assert state.usage == Usage(12, 0, 3)
     relay.check_end()
 
@@ -135,10 +135,9 @@ def test_usage_alone_is_left_out_for_a_client_that_did_not_ask(choices: dict[str
 
 def test_the_last_usage_counts():
     relay = Relay("r", show_usage=False)
-    relay.feed(
-        event(choices=[], usage={"completion_tokens": 1}) + event(choices=[], usage={"completion_tokens": 2})
-    )
-    assert relay.state.usage == Usage(0, 0, 2)
+    first, last = ({"prompt_tokens": 9, "completion_tokens": count} for count in (1, 2))
+    relay.feed(event(choices=[], usage=first) + event(choices=[], usage=last))
+    assert relay.state.usage == Usage(9, 0, 2)
 
 
 def test_fields_that_are_null_mean_nothing():
@@ -147,7 +146,7 @@ def test_fields_that_are_null_mean_nothing():
     odd = event(choices=[{"delta": None, "finish_reason": None}, {"delta": {"content": None}}], usage=None)
     assert relay.feed(empty + odd) == empty + odd
     state = relay.state
-    assert (state.has_token, state.finished, state.failed, state.usage) == (False, False, False, None)
+    assert (state.has_token, state.finishes, state.failed, state.usage) == (False, 0, False, None)
 
 
 @pytest.mark.parametrize("error", [{"message": "boom"}, "boom", 500])
@@ -183,10 +182,77 @@ def test_a_stream_in_which_nothing_was_said_is_no_answer(sent: bytes):
         relay.check_end()
 
 
+@pytest.mark.parametrize("nothing", [False, "", {}, []])
+def test_an_empty_error_beside_an_answer_is_none(nothing: Any):
+    relay = Relay("r", show_usage=False)
+    sent = event(choices=[{"index": 0, "delta": {"content": "a"}}], error=nothing)
+    assert relay.feed(sent) == sent
+    assert (relay.state.has_token, relay.state.failed) == (True, False)
+
+
 def test_fields_that_mean_nothing_here_are_taken_off():
     relay = Relay("r", show_usage=False)
-    sent = b"retry: 3\n\nid: 7\nevent: message\ndata: {}\n\n: ping\n\ndata: a\nid: 8\ndata: b\n\n"
-    assert relay.feed(sent) == b"data: {}\n\n: ping\n\ndata: a\ndata: b\n\n"
+    sent = b"retry: 3\n\nid: 7\nevent: message\ndata: {}\n\n: ping\n\ndata: [1\nid: 8\ndata: ]\n\n"
+    assert relay.feed(sent) == b"data: {}\n\n: ping\n\ndata: [1\ndata: ]\n\n"
+
+
+@pytest.mark.parametrize("odd", ["not json", ": keep-alive", "", "null", "7", '"busy"'])
+def test_data_that_can_be_no_chunk_are_left_out(odd: str):
+    relay = Relay("r", show_usage=False)
+    sent = token("a") + f"data: {odd}\n\n".encode() + token("", "stop") + DONE
+    assert relay.feed(sent) == token("a") + token("", "stop")
+    assert relay.state.done
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        ('{"message":"no room"}', {"message": "no room"}),
+        ('{"error":{"message":"no room"}}', {"message": "no room"}),
+        ("no room", {"message": "no room"}),
+    ],
+)
+def test_an_event_that_is_called_an_error_is_one(data: str, told: Any):
+    sent = f"event: error\ndata: {data}\n\n".encode()
+    relay = Relay("r", show_usage=True)
+    assert relay.feed(token("a")) == token("a")
+    assert json.loads(relay.feed(sent).removeprefix(b"data: ")) == {"error": told}
+    assert relay.state.failed
+    with pytest.raises(BackendUnavailable):
+        Relay("r", show_usage=True).feed(sent)
+
+
+def test_nothing_follows_the_end():
+    relay = Relay("r", show_usage=True)
+    assert relay.feed(token("a") + DONE + token("b") + b": ping\n\n" + DONE) == token("a")
+    assert relay.feed(token("c")) == b""
+    assert relay.state.chunks_seen == 1
+
+
+@pytest.mark.parametrize("cut", [1, 2])
+def test_the_last_event_needs_no_blank_line(cut: int):
+    for last, whole in ((DONE, b""), (token("", "stop"), token("", "stop"))):
+        relay = Relay("r", show_usage=True)
+        assert relay.feed(token("a") + last[:-cut]) == token("a")
+        assert relay.finish() == whole
+        relay.check_end()
+
+
+def test_half_an_event_at_the_end_is_none():
+    relay = Relay("r", show_usage=True)
+    relay.feed(token("a") + token("", "stop")[:-6])
+    assert relay.finish() == b""
+    with pytest.raises(BackendError, match="in the middle"):
+        relay.check_end()
+
+
+def test_several_answers_are_whole_when_each_has_ended():
+    relay = Relay("r", show_usage=True, choices=2)
+    relay.feed(token("a") + token("", "stop"))
+    with pytest.raises(BackendError, match="in the middle"):
+        relay.check_end()
+    relay.feed(token("", "stop"))
+    relay.check_end()
 
 
 def test_reasoning_is_shown_under_the_name_that_clients_read():
@@ -206,6 +272,7 @@ def test_reasoning_is_shown_under_the_name_that_clients_read():
         ({"prompt_tokens_details": {"cached_tokens": 5}}, 5),
         ({"prompt_cache_hit_tokens": 5}, 5),
         ({"prompt_tokens_details": {"cached_tokens": 4}, "prompt_cache_hit_tokens": 5}, 4),
+        ({"prompt_tokens_details": {"cached_tokens": 0}, "prompt_cache_hit_tokens": 5}, 5),
         ({"prompt_tokens_details": {"cached_tokens": None}, "prompt_cache_hit_tokens": 5}, 5),
         ({"prompt_tokens_details": None}, 0),
         ({"prompt_tokens_details": {}}, 0),
@@ -236,8 +303,8 @@ def test_the_first_token_is_whatever_the_model_says_first(delta: dict[str, Any])
     "odd",
     [
         b": ping\n\n",
-        b"data: not json\n\n",
         b"data: [1]\n\n",
+        b'data: {"half": \n\n',
         b'data: {"choices":[{"delta":{"content":"\\ud83d"}}]}\n\n',
         b'data: {"choices":[{"delta":{"content":"\xff"}}]}\n\n',
         b'data: {"choices":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n\n",
@@ -299,5 +366,5 @@ def test_a_plain_completion_is_told_as_a_stream_with_its_text_once():
     assert [chunk["choices"][0]["text"] for chunk in chunks] == ["天 blue", ""]
     assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None, "stop"]
     assert {chunk["object"] for chunk in chunks} == {"text_completion"}
-    assert relay.state.finished
+    assert relay.state.finishes
     assert relay.state.done

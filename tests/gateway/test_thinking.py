@@ -8,17 +8,12 @@ import httpx
 import pytest
 
 from gateway.exchange import HEADER
+from tests.cases.playing import HARD, WEATHER, ask, tool_turns
 from tests.fakes.deepseek import THOUGHT, deepseek_api, strict, vllm
 from tests.fakes.upstream import Script, ScriptedUpstream, Talk
 from tests.gateway.conftest import StartGateway
-from tests.support.gateway import GatewayUnderTest
 
 EASY = ["What is the capital of France?", "法国的首都是哪里？"]
-HARD = (
-    "Prove that there are infinitely many primes congruent to 3 modulo 4. Give every step of the argument, "
-    "justify each one, and then explain why the same proof fails for 1 modulo 4."
-)
-WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 NAMED = {"type": "function", "function": {"name": "weather"}}
 CONTROLLED = {"flash": {"thinking": "deepseek"}}
 ENGINES: Mapping[str, Script] = {"openai": deepseek_api, "vllm": vllm}
@@ -29,25 +24,6 @@ OFF: Mapping[str, Any] = {
 FIELDS = ("thinking", "reasoning_effort", "reasoning", "chat_template_kwargs")
 
 both_engines = pytest.mark.parametrize("engine", ENGINES)
-
-
-async def ask(
-    gateway: GatewayUnderTest, content: str = EASY[0], *, path: str = "/v1/chat/completions", **fields: Any
-) -> httpx.Response:
-    """Ask for flash, unless the fields say otherwise."""
-    body = {"model": "flash", "messages": [{"role": "user", "content": content}], **fields}
-    async with gateway.http() as client:
-        return await client.post(path, json=body)
-
-
-def loop(question: str, **said: Any) -> list[dict[str, Any]]:
-    """Return a conversation in the middle of a tool loop."""
-    call = {"id": "one", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-    return [
-        {"role": "user", "content": question},
-        {"role": "assistant", "content": None, **said, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "one", "content": '{"sun":true}'},
-    ]
 
 
 def told(upstream: ScriptedUpstream) -> dict[str, Any]:
@@ -199,7 +175,7 @@ async def test_a_tool_loop_goes_on_whichever_model_began_it_and_whichever_takes_
     wishes: list[dict[str, Any]] = [{}, {"reasoning_effort": "low"}, {"reasoning_effort": "none"}]
     async with start_gateway(engine=engine, models=CONTROLLED) as gateway:
         for model, question, wish in product(("auto", "flash", "standard"), (*EASY, HARD), wishes):
-            turns = loop(question, **said)
+            turns = tool_turns(question, **said)
             assert message(await ask(gateway, model=model, messages=turns, tools=[WEATHER], **wish))
     assert flash.requests
     assert standard.requests
@@ -210,7 +186,7 @@ async def test_reasoning_that_was_lost_is_told_in_the_record(
 ):
     flash.script = deepseek_api
     async with start_gateway(models=CONTROLLED) as gateway:
-        reply = await ask(gateway, messages=loop(HARD), tools=[WEATHER])
+        reply = await ask(gateway, messages=tool_turns(HARD), tools=[WEATHER])
         record = await gateway.record(reply.headers[f"{HEADER}request-id"])
     assert reply.headers[f"{HEADER}effort"] == "off"
     assert any("lacks the reasoning" in step for step in record.trace)
@@ -226,7 +202,7 @@ async def test_a_model_that_stands_in_is_told_in_its_own_words(
     start_gateway: StartGateway, flash: ScriptedUpstream, standard: ScriptedUpstream, broken: str
 ):
     flash.script, standard.script = (busy, strict) if broken == "flash" else (deepseek_api, busy)
-    turns = loop(EASY[0], reasoning_content=THOUGHT)
+    turns = tool_turns(EASY[0], reasoning_content=THOUGHT)
     async with start_gateway(models=CONTROLLED) as gateway:
         reply = await ask(gateway, model=broken, messages=turns, tools=[WEATHER], max_tokens=5)
     assert message(reply)
@@ -245,7 +221,7 @@ async def test_without_the_setting_every_word_travels_as_it_came(
         "reasoning_effort": "turbo",
         "reasoning": {"effort": "x"},
     }
-    turns = loop(EASY[0], reasoning_content=THOUGHT, reasoning=THOUGHT)
+    turns = tool_turns(EASY[0], reasoning_content=THOUGHT, reasoning=THOUGHT)
     async with start_gateway() as gateway:
         reply = await ask(gateway, messages=turns, tool_choice="required", max_tokens=5, **words)
     assert reply.status_code == 200

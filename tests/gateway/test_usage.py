@@ -4,7 +4,6 @@ import json
 import logging
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,12 +12,12 @@ from backends.types import CHAT_PATH, COMPLETIONS_PATH, Usage
 from gateway.exchange import HEADER
 from gateway.streaming import Relay, read_plain
 from gateway.usage import cut_last_usage, without_usage
+from tests.cases.playing import DONE, ask
 from tests.fakes.upstream import ScriptedUpstream, Talk
 from tests.gateway.conftest import StartGateway
 from tests.support.gateway import GatewayUnderTest
 from tests.support.waiting import until
 
-DONE = "data: [DONE]\n\n"
 RUNNING = {"include_usage": True, "continuous_usage_stats": True}
 
 
@@ -66,13 +65,6 @@ async def talkative(talk: Talk) -> None:
     await talk.end()
 
 
-async def post(gateway: GatewayUnderTest, **fields: Any) -> httpx.Response:
-    """Ask flash for a stream."""
-    body = {"model": "flash", "messages": [{"role": "user", "content": "维也纳?"}], "stream": True, **fields}
-    async with gateway.http() as client:
-        return await client.post(CHAT_PATH, json=body)
-
-
 @pytest.mark.parametrize(
     ("options", "shown"),
     [
@@ -88,7 +80,7 @@ async def test_a_client_of_vllm_sees_the_usage_it_asked_for_and_all_else_as_it_c
 ):
     flash.script = talkative
     async with start_gateway(engine="vllm") as gateway:
-        answer = await post(gateway, stream_options=options)
+        answer = await ask(gateway, stream=True, stream_options=options)
         record = await gateway.record(answer.headers[f"{HEADER}request-id"])
     assert flash.requests[0].json()["stream_options"] == RUNNING
     assert answer.text == "".join([*shown, DONE])
@@ -101,7 +93,7 @@ async def test_another_engine_is_not_asked_for_what_only_vllm_knows(
 ):
     flash.script = talkative
     async with start_gateway() as gateway:
-        answer = await post(gateway)
+        answer = await ask(gateway, stream=True)
     assert flash.requests[0].json()["stream_options"] == {"include_usage": True}
     assert answer.text == "".join([*stream(counted=False), DONE])
 
@@ -222,3 +214,49 @@ def test_counts_that_can_be_are_not_worth_a_word(caplog: pytest.LogCaptureFixtur
     counts = {"prompt_tokens": 10, "completion_tokens": 0, "prompt_cache_hit_tokens": 10}
     assert read_plain(json.dumps({"choices": [{}], "usage": counts}).encode(), "r") == Usage(10, 10, 0)
     assert not caplog.records
+
+
+WHOLE = {
+    "choices": [
+        {"index": 0, "message": {"role": "assistant", "content": "Seven words are in this short text."}}
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ({"input_tokens": 12, "output_tokens": 3}, Usage(12, 0, 3)),
+        ({"prompt_tokens": 12, "total_tokens": 15}, Usage(12, 0, 3)),
+        ({"completion_tokens": 3, "total_tokens": 15}, Usage(12, 0, 3)),
+        (
+            {"prompt_cache_hit_tokens": 4, "prompt_cache_miss_tokens": 8, "completion_tokens": 3},
+            Usage(12, 4, 3),
+        ),
+        ({"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": []}, Usage(12, 0, 3)),
+        ({"prompt_tokens": "many", "prompt_cache_miss_tokens": 12, "completion_tokens": 3}, Usage(12, 0, 3)),
+        ({"prompt_tokens": 12, "completion_tokens": 0, "total_tokens": 15}, Usage(12, 0, 0)),
+    ],
+)
+def test_usage_is_read_in_every_spelling_and_past_what_is_odd(said: dict[str, Any], meant: Usage):
+    assert read_plain(json.dumps({**WHOLE, "usage": said}).encode(), "r") == meant
+
+
+@pytest.mark.parametrize(
+    "said",
+    [None, {}, [], {"total_tokens": 15}, {"prompt_tokens": 10**30, "completion_tokens": 9000}, {"x": 1}],
+)
+async def test_an_answer_that_was_not_counted_is_estimated_from_its_text(
+    gateway: GatewayUnderTest, flash: ScriptedUpstream, said: Any
+):
+    async def script(talk: Talk) -> None:
+        await talk.json({**WHOLE, "usage": said})
+
+    flash.script = script
+    body = {"model": "flash", "messages": [{"role": "user", "content": "How many words are in it?"}]}
+    async with gateway.http() as client:
+        reply = await client.post(CHAT_PATH, json=body)
+    record = await gateway.record(reply.headers[f"{HEADER}request-id"])
+    assert (reply.status_code, record.usage_estimated) == (200, True)
+    assert 5 <= record.prompt_tokens <= 15
+    assert 5 <= record.completion_tokens <= 12

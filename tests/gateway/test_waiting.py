@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-from typing import Any
 
-import httpx
 import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
@@ -12,20 +10,13 @@ from openai.types.chat import ChatCompletionMessageParam
 from backends.health import FAILURES
 from gateway import pipeline
 from gateway.exchange import HEADER
+from tests.cases.playing import EASY, NO_FALLBACK, PATH, ask, chat, silent
 from tests.fakes.upstream import ScriptedUpstream, Talk, events, well_behaved
 from tests.gateway.conftest import StartGateway
 from tests.support.gateway import KEY, GatewayUnderTest
 from tests.support.waiting import until
 
-MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hi"}]
-PLAIN: dict[str, Any] = {"model": "flash", "messages": MESSAGES}
-STREAM: dict[str, Any] = {**PLAIN, "stream": True}
-ALONE: dict[str, Any] = {"routing": {"fallback": []}}
-
-
-async def hang(talk: Talk) -> None:
-    """Take a request and say nothing."""
-    await talk.until_closed()
+MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": EASY}]
 
 
 async def hang_in_stream(talk: Talk) -> None:
@@ -35,33 +26,27 @@ async def hang_in_stream(talk: Talk) -> None:
     await talk.until_closed()
 
 
-async def post(gateway: GatewayUnderTest, body: dict[str, Any]) -> httpx.Response:
-    """Post a chat body."""
-    async with gateway.http() as client:
-        return await client.post("/v1/chat/completions", json=body)
-
-
 @pytest.mark.parametrize(
-    ("body", "timeouts", "words"),
+    ("stream", "timeouts", "words"),
     [
-        (PLAIN, {"total": 0.2}, "no answer within 0.2 s"),
-        (STREAM, {"first_token": 0.2}, "within 0.2 s"),
-        (STREAM, {"total": 0.2}, "within"),
+        (False, {"total": 0.2}, "no answer within 0.2 s"),
+        (True, {"first_token": 0.2}, "within 0.2 s"),
+        (True, {"total": 0.2}, "within"),
     ],
 )
 async def test_an_engine_that_hangs_is_given_up_and_no_other_does_the_work_again(
     start_gateway: StartGateway,
     flash: ScriptedUpstream,
     standard: ScriptedUpstream,
-    body: dict[str, Any],
+    stream: bool,
     timeouts: dict[str, float],
     words: str,
 ):
-    flash.script = hang
+    flash.script = silent
     if "total" in timeouts:
         timeouts = {**timeouts, "first_token": 0.2}
     async with start_gateway(timeouts=timeouts) as gateway:
-        answer = await post(gateway, body)
+        answer = await ask(gateway, stream=stream)
         await until(lambda: flash.open_connections <= 1, "the engine to be told to stop", patience=2)
         assert gateway.in_flight() == 0
     error = answer.json()["error"]
@@ -75,7 +60,7 @@ async def test_an_engine_that_hangs_is_given_up_and_no_other_does_the_work_again
 async def test_the_official_client_does_not_retry_work_that_timed_out(
     start_gateway: StartGateway, flash: ScriptedUpstream
 ):
-    flash.script = hang
+    flash.script = silent
     async with (
         start_gateway(timeouts={"total": 0.1}) as gateway,
         openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key=KEY) as client,
@@ -90,7 +75,7 @@ async def test_a_stream_that_falls_silent_ends_in_an_error(
 ):
     flash.script = hang_in_stream
     async with start_gateway(timeouts={"idle": 0.2}) as gateway:
-        answer = await post(gateway, STREAM)
+        answer = await ask(gateway, stream=True)
         record = await gateway.record(answer.headers[f"{HEADER}request-id"])
     last = json.loads(answer.text.strip().split("\n\n")[-1].removeprefix("data: "))
     assert last["error"]["code"] == "timeout"
@@ -112,7 +97,7 @@ async def test_comments_keep_a_stream_alive_and_do_not_count_as_a_token(
 
     flash.script = script
     async with start_gateway(timeouts={"idle": 0.4, "peek": 0.2}) as gateway:
-        answer = await post(gateway, STREAM)
+        answer = await ask(gateway, stream=True)
         record = await gateway.record(answer.headers[f"{HEADER}request-id"])
     assert answer.text.endswith("data: [DONE]\n\n")
     assert record.ttft_ms is not None
@@ -136,7 +121,7 @@ async def test_a_slow_start_sends_the_status_and_keeps_the_client_alive(
     async with (
         start_gateway(timeouts={"peek": 0.05}) as gateway,
         gateway.http() as client,
-        client.stream("POST", "/v1/chat/completions", json=STREAM) as answer,
+        client.stream("POST", PATH, json=chat(stream=True)) as answer,
     ):
         lines = answer.aiter_lines()
         assert answer.status_code == 200
@@ -161,8 +146,8 @@ async def test_an_error_inside_a_200_becomes_a_status(
         await talk.end()
 
     flash.script = script
-    async with start_gateway(tenant=ALONE) as gateway:
-        answer = await post(gateway, STREAM)
+    async with start_gateway(tenant=NO_FALLBACK) as gateway:
+        answer = await ask(gateway, stream=True)
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, kind)
 
 
@@ -175,7 +160,7 @@ async def test_an_empty_stream_is_tried_once_elsewhere(
         await talk.end()
 
     flash.script = script
-    answer = await post(gateway, STREAM)
+    answer = await ask(gateway, stream=True)
     assert answer.headers[f"{HEADER}model"] == "standard"
     assert len(standard.requests) == 1
 
@@ -183,10 +168,10 @@ async def test_an_empty_stream_is_tried_once_elsewhere(
 async def test_a_hung_engine_whose_health_page_smiles_is_taken_out(
     start_gateway: StartGateway, flash: ScriptedUpstream, standard: ScriptedUpstream
 ):
-    standard.script = hang  # plays flash's first replica here
+    standard.script = silent  # plays flash's first replica here
     urls = [standard.url, flash.url]
-    async with start_gateway(flash=urls, tenant=ALONE, timeouts={"first_token": 0.1}) as gateway:
-        answers = [await post(gateway, STREAM) for _ in range(20)]
+    async with start_gateway(flash=urls, tenant=NO_FALLBACK, timeouts={"first_token": 0.1}) as gateway:
+        answers = [await ask(gateway, stream=True) for _ in range(20)]
     statuses = [answer.status_code for answer in answers]
     assert statuses.count(504) <= FAILURES
     assert set(statuses[-10:]) == {200}
@@ -198,14 +183,14 @@ async def test_an_engine_that_comes_back_is_found_again(start_gateway: StartGate
         talk.abort()
 
     flash.script = die
-    async with start_gateway(tenant=ALONE) as gateway:
+    async with start_gateway(tenant=NO_FALLBACK) as gateway:
         for _ in range(FAILURES):
-            assert (await post(gateway, PLAIN)).status_code == 502
-        answer = await post(gateway, PLAIN)
+            assert (await ask(gateway)).status_code == 502
+        answer = await ask(gateway)
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "3")
         flash.script = well_behaved
 
         async def back() -> bool:
-            return (await post(gateway, PLAIN)).status_code == 200
+            return (await ask(gateway)).status_code == 200
 
         await until(back, "the engine to be tried again")

@@ -1,6 +1,7 @@
 """The ledger, over SQLite and a real PostgreSQL: what is written, when, and what if it cannot be."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import signal
@@ -15,10 +16,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, create_engine, event, text
 
+from gateway import ledger as ledger_module
 from gateway.errors import LedgerUnavailable
 from gateway.ledger import Ledger, record_json
 from gateway.records import RequestRecord
 from tests.support.records import make_record
+from tests.support.waiting import until
 
 EMPTY = {
     "complexity": None,
@@ -134,6 +137,7 @@ import asyncio, sys
 sys.path.insert(0, {root!r})
 from gateway.ledger import Ledger
 from tests.support.records import make_record
+from tests.support.waiting import until
 
 async def main():
     ledger = Ledger({url!r})
@@ -184,6 +188,28 @@ async def test_a_full_database_fails_the_record_keeps_it_in_the_log_and_goes_on(
     limit(100_000)
     await ledger.record(big)
     assert await ledger.find(big.id, tenant="acme") == big
+    await ledger.aclose()
+
+
+async def test_while_a_database_hangs_so_many_records_wait_and_the_rest_go_to_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(ledger_module, "MAX_WAITING", 3)
+    lost: list[int] = []
+    ledger = await asyncio.to_thread(Ledger, f"sqlite:///{tmp_path / 'ledger.db'}", lambda: lost.append(1))
+    records = [make_record() for _ in range(10)]
+    with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        first = ledger.record(records[0])
+        await until(ledger._queue.empty, "the writer to take it")  # pyright: ignore[reportPrivateUsage]
+        kept, refused = [ledger.record(r) for r in records[1:4]], [ledger.record(r) for r in records[4:]]
+        for outcome in refused:
+            with pytest.raises(LedgerUnavailable, match="others wait"):
+                await outcome
+        other.rollback()
+    await asyncio.gather(first, *kept)
+    assert [record.id in caplog.text for record in records] == [False] * 4 + [True] * 6
+    assert len(lost) == 6
     await ledger.aclose()
 
 

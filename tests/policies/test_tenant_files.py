@@ -58,6 +58,16 @@ def test_settings_that_are_read_and_not_acted_on_are_named(tmp_path: Path):
     assert parse_tenant_file(write(tmp_path, "tenant: acme")).not_enforced() == []
 
 
+@pytest.mark.parametrize("usd", ["0.01", '"0.01"', "500"])
+def test_a_hash_in_capitals_and_money_as_a_number_are_taken(tmp_path: Path, usd: str):
+    digest = hash_key("sk-fl-some")
+    text = f"tenant: acme\nkeys: [{{name: web, sha256: {digest.upper()}}}]\nbudget: {{usd: {usd}}}"
+    file = parse_tenant_file(write(tmp_path, text))
+    assert file.keys[0].sha256 == digest
+    assert file.budget is not None
+    assert file.budget.usd == usd.strip('"')
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

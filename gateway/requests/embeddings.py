@@ -9,11 +9,11 @@ from msgspec import Raw
 
 from backends.types import EMBEDDINGS_PATH
 from classifier.types import Conversation, Turn
-from gateway.body import as_raw
 from gateway.errors import BodyInvalid
-from gateway.message import Message
-from gateway.prompt import Prompt, read_prompt, text_in, tokens_in
-from gateway.request import AnswerField, read_request
+from gateway.requests.body import as_raw, read_request
+from gateway.requests.message import Message
+from gateway.requests.prompt import Prompt, read_prompt, text_in, tokens_in
+from gateway.requests.protocol import AnswerField
 from policies.errors import InputTooLong
 from policies.types import AUTO
 

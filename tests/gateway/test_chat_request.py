@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from classifier.model import Classifier
 from gateway.errors import BodyInvalid
-from gateway.request import ISOLATION_FIELDS
-from gateway.wire import ChatRequest, parse_chat
+from gateway.requests.body import ISOLATION_FIELDS
+from gateway.requests.chat import ChatRequest, parse_chat
 from policies.errors import InputTooLong
 from policies.tokens import estimate_tokens
 

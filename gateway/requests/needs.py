@@ -8,8 +8,10 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw
 
-from gateway.message import Message
-from gateway.request import ClientRequest
+from gateway.errors import BodyInvalid
+from gateway.requests.body import read_field
+from gateway.requests.message import Message
+from gateway.requests.protocol import ClientRequest
 from policies.capabilities import AUDIO, PART_CAPABILITIES, TEXT_TYPES
 from policies.types import JSON_SCHEMA, TOOLS, Need
 
@@ -133,10 +135,7 @@ def _holds(fields: dict[str, Raw], name: str) -> bool:
 
 def _read(fields: dict[str, Raw], name: str, kind: type[T]) -> T | None:
     """Return a field; None when it is absent, or not of its kind, which the engine will say."""
-    raw = fields.get(name)
-    if raw is None:
-        return None
     try:
-        return msgspec.json.decode(raw, type=kind | None)
-    except (msgspec.ValidationError, RecursionError):
+        return read_field(fields, name, kind)
+    except BodyInvalid:
         return None

@@ -1,18 +1,12 @@
-"""What the pipeline needs to know of a request, to whichever endpoint it came."""
+"""What the pipeline asks of a client's request, to whichever endpoint it came."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal, Protocol
 
-import msgspec
 from msgspec import Raw
 
 from classifier.types import Conversation
-from gateway.body import as_raw, read_field, read_fields
-from gateway.errors import BodyInvalid
-from gateway.message import Message
-
-ISOLATION_FIELDS = ("cache_salt", "priority", "kv_transfer_params", "prompt_embeds", "request_id")
-"""Fields that touch other tenants; they come from policy, whatever a client sends."""
+from gateway.requests.message import Message
 
 AnswerField = Literal["choices", "data"]
 
@@ -89,50 +83,3 @@ class ClientRequest(Protocol):
             adapted: The fields in the engine's own words; None takes them as they came.
         """
         ...
-
-
-def read_request(body: bytes) -> tuple[str, dict[str, Raw]]:
-    """Return the model that a body names, and all of its fields but those that isolate tenants.
-
-    Raises:
-        BodyInvalid: It is not JSON, or names no model.
-    """
-    fields = read_fields(body)
-    for name in ISOLATION_FIELDS:
-        fields.pop(name, None)
-    model = read_field(fields, "model", str)
-    if not model:
-        raise BodyInvalid("You must name a model, for example 'auto'.", param="model")
-    return model, fields
-
-
-class _StreamOptions(msgspec.Struct):
-    include_usage: bool | None = None
-    continuous_usage_stats: bool | None = None
-
-
-def wanted_usage(fields: dict[str, Raw]) -> tuple[bool, bool]:
-    """Return whether a client asked for usage at the end of its stream, and in every chunk.
-
-    Raises:
-        BodyInvalid: `stream_options` is of another type.
-    """
-    options = read_field(fields, "stream_options", _StreamOptions)
-    if options is None or not options.include_usage:
-        return False, False
-    return True, bool(options.continuous_usage_stats)
-
-
-def ask_for_usage(fields: dict[str, Raw], *, running: bool) -> None:
-    """Make a stream tell what was used, which the record needs.
-
-    Args:
-        fields: Of the request; changed.
-        running: Whether to ask for it in every chunk, so that it is known of a stream that is cut as well.
-            vLLM then counts each of several answers for itself, which would tell less than nothing.
-    """
-    options = read_field(fields, "stream_options", dict[str, Raw]) or {}
-    options["include_usage"] = Raw(b"true")
-    if running and all(bytes(fields.get(name, b"1")).strip() in {b"1", b"null"} for name in ("n", "best_of")):
-        options["continuous_usage_stats"] = Raw(b"true")
-    fields["stream_options"] = as_raw(options)

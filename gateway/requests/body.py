@@ -5,6 +5,7 @@ unknown fields their meaning.
 """
 
 import functools
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,6 +14,8 @@ from msgspec import Raw
 from gateway.errors import BodyInvalid
 
 T = TypeVar("T")
+ISOLATION_FIELDS = ("cache_salt", "priority", "kv_transfer_params", "prompt_embeds", "request_id")
+"""Fields that touch other tenants; they come from policy, whatever a client sends."""
 
 
 def read_fields(body: bytes) -> dict[str, Raw]:
@@ -34,7 +37,22 @@ def read_fields(body: bytes) -> dict[str, Raw]:
         raise BodyInvalid("The body is nested too deeply.") from error
 
 
-def read_field(fields: dict[str, Raw], name: str, kind: type[T]) -> T | None:
+def read_request(body: bytes) -> tuple[str, dict[str, Raw]]:
+    """Return the model that a body names, and all of its fields but those that isolate tenants.
+
+    Raises:
+        BodyInvalid: It is not JSON, or names no model.
+    """
+    fields = read_fields(body)
+    for name in ISOLATION_FIELDS:
+        fields.pop(name, None)
+    model = read_field(fields, "model", str)
+    if not model:
+        raise BodyInvalid("You must name a model, for example 'auto'.", param="model")
+    return model, fields
+
+
+def read_field(fields: Mapping[str, Raw], name: str, kind: type[T]) -> T | None:
     """Return a field; None when it is absent or null.
 
     Raises:

@@ -2,8 +2,8 @@
 
 from msgspec import Raw
 
-from gateway.body import read_field
 from gateway.errors import BodyInvalid
+from gateway.requests.body import read_field
 from policies.tokens import estimate_tokens
 
 Prompt = str | list[str | int | list[int]]

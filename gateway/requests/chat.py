@@ -1,6 +1,6 @@
 """Chat requests as they come over the wire, and as they go on to an engine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
 import msgspec
@@ -9,10 +9,11 @@ from msgspec import Raw
 from backends.types import CHAT_PATH
 from classifier.reading import LOOK_BACK
 from classifier.types import Conversation, Turn
-from gateway.body import as_raw, read_field
 from gateway.errors import BodyInvalid
-from gateway.message import Message
-from gateway.request import AnswerField, ask_for_usage, read_request, wanted_usage
+from gateway.requests.body import as_raw, read_field, read_request
+from gateway.requests.message import Message
+from gateway.requests.protocol import AnswerField
+from gateway.requests.stream_options import ask_for_usage, wanted_usage
 from policies.errors import InputTooLong
 from policies.tokens import estimate_tokens
 
@@ -69,7 +70,7 @@ class ChatRequest(msgspec.Struct):
             turns=[Turn(m.role, m.text()) for m in (*before, last)],
             system="\n".join(system),
             tools=b"" if tools in {b"null", b"[]"} else tools,
-            tool_count=_count(tools),
+            tool_count=len(read_field(self.fields, "tools", list[Raw]) or ()),
             attachments=last.attachments(),
             depth=len(messages) - len(system),
         )
@@ -150,14 +151,3 @@ def parse_chat(body: bytes) -> ChatRequest:
         messages=messages,
         fields=fields,
     )
-
-
-def _count(tools: bytes) -> int:
-    if not tools:
-        return 0
-    try:
-        return len(msgspec.json.decode(tools, type=Sequence[Raw] | None) or ())
-    except msgspec.ValidationError as error:
-        raise BodyInvalid("'tools' must be an array.", param="tools") from error
-    except RecursionError as error:
-        raise BodyInvalid("'tools' is nested too deeply.", param="tools") from error

@@ -9,11 +9,12 @@ from msgspec import Raw
 
 from backends.types import COMPLETIONS_PATH
 from classifier.types import Conversation, Turn
-from gateway.body import as_raw, read_field
 from gateway.errors import BodyInvalid
-from gateway.message import Message
-from gateway.prompt import Prompt, has_ids, read_prompt, text_in, tokens_in
-from gateway.request import AnswerField, ask_for_usage, read_request, wanted_usage
+from gateway.requests.body import as_raw, read_field, read_request
+from gateway.requests.message import Message
+from gateway.requests.prompt import Prompt, has_ids, read_prompt, text_in, tokens_in
+from gateway.requests.protocol import AnswerField
+from gateway.requests.stream_options import ask_for_usage, wanted_usage
 from policies.errors import InputTooLong
 from policies.tokens import estimate_tokens
 from policies.types import AUTO
