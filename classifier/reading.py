@@ -183,15 +183,24 @@ def _goes_on(part: Reading) -> bool:
 
 
 def _joined(parts: Sequence[Reading]) -> Reading:
-    """Several turns as one task."""
+    """Several turns as one task: what was read of each is added up, unless it is more than is looked at."""
     if len(parts) == 1:
         return parts[0]
-    stem = bounded("\n".join([part.stem for part in parts]))
-    joined = _reading(
-        bounded("\n".join([part.text for part in parts])), stem, ascii_words(folded(stem)),
-        length=sum(part.length for part in parts), options=any(part.options for part in parts),
+    stem = "\n".join([part.stem for part in parts])
+    text = bounded("\n".join([part.text for part in parts]))
+    length, options = sum([part.length for part in parts]), any(part.options for part in parts)
+    if len(stem) > MAX_CHARS:
+        stem = bounded(stem)
+        words = ascii_words(folded(stem))
+        cut = _reading(text, stem, words, length=length, options=options)
+        return msgspec.structs.replace(cut, carried=True)
+    words = [word for part in parts for word in part.words]
+    return Reading(
+        text=text, stem=stem, length=length, words=words, distinct=frozenset(words),
+        signs=b"".join([part.signs for part in parts]), chinese=sum([part.chinese for part in parts]),
+        scripts=sum([part.scripts for part in parts]), other=sum([part.other for part in parts]),
+        units=sum([part.units for part in parts]), options=options, carried=True,
     )  # fmt: skip
-    return msgspec.structs.replace(joined, carried=True)
 
 
 def _letters(stem: str) -> tuple[int, int, int, int]:
