@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum, log, sqrt
+from operator import mul
 
 from classifier.reading import Reading, read
 
@@ -74,8 +75,8 @@ class Lsa:
         """
         known = terms_of(reading) & self._known
         rarities = list(map(self._rarity.__getitem__, known))
-        total = fsum(map(self._gain.__getitem__, known))  # exact, as the order of a set is no order
-        topics = total / sqrt(DAMPING + fsum([each * each for each in rarities]))
+        gains = fsum(map(self._gain.__getitem__, known))  # exact, as the order of a set is no order
+        topics = gains / sqrt(DAMPING + fsum(map(mul, rarities, rarities)))
         if 2.0 * len(reading.words) < reading.units:
             return self.neutral, topics  # another script: its few ASCII words tell little
         if reading.chinese:

@@ -95,7 +95,8 @@ class Classifier:
             domain=domain_of(reading),
             task=task,
             model_version=self.version,
-            features=dict(zip(FEATURE_NAMES, values, strict=True)),
+            names=FEATURE_NAMES,
+            values=values,
         )
 
     @property

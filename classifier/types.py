@@ -58,7 +58,8 @@ class ComplexityEstimate(msgspec.Struct, frozen=True):
         task: Name of the recurring task this request belongs to (a hash of system prompt and tools),
             or "" when it has neither.
         model_version: Version of the shipped weights, and of what was adapted on top of them.
-        features: Feature name -> value, what `score` was computed from.
+        names: Of the features that `score` was computed from.
+        values: Of the same.
     """
 
     score: float
@@ -66,4 +67,10 @@ class ComplexityEstimate(msgspec.Struct, frozen=True):
     domain: str
     task: str
     model_version: str
-    features: Mapping[str, float] = msgspec.field(default_factory=dict[str, float])
+    names: Sequence[str] = ()
+    values: Sequence[float] = ()
+
+    @property
+    def features(self) -> Mapping[str, float]:
+        """Return feature name -> value; made when asked for, which no request does."""
+        return dict(zip(self.names, self.values, strict=True))
