@@ -1,5 +1,6 @@
 """The classifier as the gateway uses it: load once, estimate per request."""
 
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -146,9 +147,11 @@ def _scorer_of(prior: Prior, adapted: "Adapted") -> "AdaptedScorer":
 
 
 def _task_of(conversation: Conversation) -> str:
-    return conversation.task or task_name(
-        conversation.system, conversation.tools, conversation.key, conversation.endpoint
-    )
+    if conversation.task:
+        return conversation.task
+    system, tools = conversation.system, conversation.tools
+    name = _remembered_task_name if len(system) + len(tools) <= _SHORT else task_name
+    return name(system, tools, conversation.key, conversation.endpoint)
 
 
 def task_name(system: str, tools: bytes, key: str = "", endpoint: str = "") -> str:
@@ -161,3 +164,7 @@ def task_name(system: str, tools: bytes, key: str = "", endpoint: str = "") -> s
     parts = [text.encode("utf-8", "surrogatepass") for text in (system, key, endpoint)]
     sized = [size for part in parts for size in (len(part).to_bytes(8, "big"), part)]  # keeps ab+c from a+bc
     return hashlib.blake2b(b"".join((*sized, tools)), digest_size=8).hexdigest()
+
+
+_SHORT = 4096  # characters; a longer prompt is not worth its place in memory
+_remembered_task_name = functools.lru_cache(maxsize=1024)(task_name)  # an application sends the same ones
