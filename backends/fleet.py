@@ -133,30 +133,28 @@ class Fleet:
         Returns:
             Model -> replica name -> ready.
         """
-        since = self._monotonic()
-        found = await self._ask_all()
-        for _, member, ready in found:
-            member.health.was_probed(self._monotonic(), ready=ready, since=since)
-        return self._by_name(found)
+        return await self._ask_all(count_silence=True)
 
     async def readiness(self) -> dict[str, dict[str, bool]]:
-        """Ask every replica whether it can serve, all at once.
+        """Ask every replica whether it can serve, all at once, on behalf of whoever looks at our health.
+
+        What is said is noted, so that requests go where we say that they can. Silence is not: how often
+        somebody looks must not decide when a busy replica counts as gone.
 
         Returns:
             Model -> replica name -> ready.
         """
-        return self._by_name(await self._ask_all())
+        return await self._ask_all(count_silence=False)
 
-    async def _ask_all(self) -> list[tuple[str, Member, bool | None]]:
-        pairs = list(self.members())
+    async def _ask_all(self, *, count_silence: bool) -> dict[str, dict[str, bool]]:
+        pairs, since = list(self.members()), self._monotonic()
         states = await asyncio.gather(*(member.backend.is_ready() for _, member in pairs))
-        return [(*pair, ready) for pair, ready in zip(pairs, states, strict=True)]
-
-    def _by_name(self, found: Sequence[tuple[str, Member, bool | None]]) -> dict[str, dict[str, bool]]:
-        named: dict[str, dict[str, bool]] = {model: {} for model in self._members}
-        for model, member, ready in found:
-            named[model][member.replica.name] = bool(ready)
-        return named
+        found: dict[str, dict[str, bool]] = {model: {} for model in self._members}
+        for (model, member), ready in zip(pairs, states, strict=True):
+            if ready is not None or count_silence:
+                member.health.was_probed(self._monotonic(), ready=ready, since=since)
+            found[model][member.replica.name] = bool(ready)
+        return found
 
     async def keep_probing(self) -> None:
         """Look at the health of all replicas for ever."""

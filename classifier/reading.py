@@ -63,6 +63,11 @@ _INSTRUCTION = 120  # an instruction that stands before or after its material is
 _MATERIAL = 100  # this much of the material counts
 
 
+_FEW = 40
+_REPEATS = 12  # a word that comes more often than that, in the mean of all, is filler: "word word word ..."
+_KEPT = 4  # so often it counts then
+
+
 class Reading(msgspec.Struct, frozen=True):
     """A bounded view of one text.
 
@@ -116,6 +121,9 @@ def read(text: str) -> Reading:
     asked = _without_options(view)
     stem = _without_material(asked)
     if words is None or len(stem) < len(view):
+        words = ascii_words(folded(stem))
+    if len(words) > _FEW and len(words) > _REPEATS * len(frozenset(words)):
+        stem = stem[: len(stem) * _KEPT * len(frozenset(words)) // len(words)]
         words = ascii_words(folded(stem))
     return _reading(
         view, stem, words, length=len(view) - len(asked) + len(stem), options=len(asked) < len(view)

@@ -203,3 +203,20 @@ def test_of_replicas_with_as_many_requests_one_that_failed_is_not_chosen():
     assert members.place("flash") is second
     second.in_flight = 1
     assert members.place("flash") is first
+
+
+async def test_what_a_look_at_our_health_finds_counts_at_once_and_its_silence_never():
+    members = fleet([0.0], count=1)
+    (_, member) = next(members.members())
+    backend = member.backend
+    assert isinstance(backend, FakeBackend)
+    backend.ready = False
+    assert await members.readiness() == {"flash": {"flash/main/0": False}}
+    assert members.place("flash") is None
+    backend.ready = True
+    assert await members.readiness() == {"flash": {"flash/main/0": True}}
+    assert members.place("flash") is member
+    backend.ready = None
+    for _ in range(FAILURES + 1):
+        assert await members.readiness() == {"flash": {"flash/main/0": False}}
+    assert members.place("flash") is member

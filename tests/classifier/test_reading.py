@@ -1,11 +1,13 @@
 """What is read of a conversation, and how much."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from classifier.features import FEATURE_NAMES, extract
+from classifier.model import Classifier
 from classifier.reading import MAX_CHARS, bounded, read, read_task
-from classifier.types import Turn
+from classifier.types import Conversation, Turn
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=300)  # lone surrogates included
 
@@ -73,3 +75,15 @@ def test_the_last_user_turn_is_read_even_when_a_tool_answered_after_it():
 def test_stuffing_a_prompt_with_a_cue_gains_no_more_than_a_few_of_it():
     few, many = (extract(read("prove " * times)) for times in (4, 400))
     assert few["prove"] == many["prove"]
+
+
+@pytest.mark.parametrize("filler", ["word ", "hello, ", "x ", "ok ok go ", "Guten Tag "])
+def test_filler_counts_as_little_as_it_says(filler: str):
+    score = Classifier.load().estimate(Conversation(turns=[Turn("user", filler * 300)])).score
+    assert score < Classifier.load().reference_cut(0.35)
+
+
+def test_prose_that_repeats_itself_as_prose_does_is_read_whole():
+    pairs = [(kind, part) for kind in ("size", "age", "price", "weight") for part in ("roof", "wall", "door")]
+    text = " ".join(f"The {kind} of the {part} is larger than that of the rest." for kind, part in pairs)
+    assert read(text).stem == text
