@@ -118,7 +118,7 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
     stack.push_async_callback(fleet.aclose)
     reference = [plan.classifier.reference_cut((index + 0.5) / SEED) for index in range(SEED)]
     pair = "+".join(config.models[name].served_name for name in (FLASH, STANDARD) if name in config.models)
-    kind = f"{plan.classifier.card.version}:{pair}"
+    kind = f"{plan.classifier.version}:{pair}"
     scores = RecentScores(reference, process=secrets.token_hex(8), kind=kind)
     telemetry.watch(fleet)
     services = Services(

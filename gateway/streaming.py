@@ -225,8 +225,9 @@ def as_events(body: bytes) -> bytes:
     for choice in choices:
         if "message" in choice:
             choice["delta"] = choice.pop("message")
-        for index, call in enumerate(_dicts(choice.get("delta", {}).get("tool_calls"))):
-            call.setdefault("index", index)
+        for delta in _dicts([choice.get("delta")]):
+            for index, call in enumerate(_dicts(delta.get("tool_calls"))):
+                call.setdefault("index", index)
     begun = [choice | {"finish_reason": None} for choice in choices]
     ended = [choice | nothing for choice in choices]
     chunks: list[dict[str, Any]] = [{"choices": begun}, {"choices": ended}]

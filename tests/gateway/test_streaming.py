@@ -368,3 +368,11 @@ def test_a_plain_completion_is_told_as_a_stream_with_its_text_once():
     assert {chunk["object"] for chunk in chunks} == {"text_completion"}
     assert relay.state.finishes
     assert relay.state.done
+
+
+@pytest.mark.parametrize("choice", [{"message": None}, {"message": "Hm"}, {"message": []}, {}, 7, None])
+def test_a_plain_answer_without_a_message_is_an_empty_stream_and_no_fault_of_ours(choice: Any):
+    relay = Relay("flash/main/0", show_usage=True)
+    relay.feed(as_events(json.dumps({"choices": [choice]}).encode()))
+    with pytest.raises(BackendUnavailable, match="is empty"):
+        relay.check_end()
