@@ -17,6 +17,7 @@ from gateway.clock import Clock
 from gateway.exchange import Exchange
 from gateway.http import EVENT_STREAM, within
 from gateway.requests.protocol import ClientRequest
+from gateway.requests.upstream import upstream_body
 from gateway.services import Services
 from gateway.sse import is_stream
 from gateway.streaming import (
@@ -249,7 +250,8 @@ def _request(exchange: Exchange, order: Order, member: Member, patience: float) 
     exchange.effort = adapted.effort
     if adapted.note:
         exchange.notes.append(f"{replica.name}: {adapted.note}")
-    body = request.upstream_body(
+    body = upstream_body(
+        request,
         replica.upstream_model,
         max_output_tokens=decision.max_output_tokens,
         cache_salt=tenant.name if salted else None,

@@ -1,6 +1,5 @@
 """Chat requests as they come over the wire, and as they go on to an engine."""
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import msgspec
@@ -13,7 +12,7 @@ from gateway.errors import BodyInvalid
 from gateway.requests.body import as_raw, read_field, read_request
 from gateway.requests.message import Message
 from gateway.requests.protocol import AnswerField
-from gateway.requests.stream_options import ask_for_usage, wanted_usage
+from gateway.requests.stream_options import wanted_usage
 from policies.errors import InputTooLong
 from policies.tokens import estimate_tokens
 
@@ -106,28 +105,15 @@ class ChatRequest(msgspec.Struct):
         self.fields["messages"] = as_raw([r for r, keep in zip(raw, kept, strict=True) if keep])
         self.messages = [m for m, keep in zip(self.messages, kept, strict=True) if keep]
 
-    def upstream_body(
-        self,
-        model: str,
-        *,
-        max_output_tokens: int | None,
-        cache_salt: str | None,
-        running_usage: bool = False,
-        adapted: Mapping[str, Raw] | None = None,
-    ) -> bytes:
-        """Return the body for an engine; see `ClientRequest`."""
-        fields = dict(self.fields if adapted is None else adapted)
-        fields["model"] = as_raw(model)
-        told = self.wants_running_usage if running_usage else self.wants_usage
-        if self.stream and not told:
-            ask_for_usage(fields, running=running_usage)
-        if max_output_tokens is not None:
-            # Under every name that the client used: an engine may read but one of them.
-            for name in LIMIT_FIELDS & fields.keys() or {"max_tokens"}:
-                fields[name] = as_raw(max_output_tokens)
-        if cache_salt is not None:
-            fields["cache_salt"] = as_raw(cache_salt)
-        return msgspec.json.encode(fields)
+    @property
+    def has_one_prompt(self) -> bool:
+        """Tell that a chat is one prompt."""
+        return True
+
+    def cap_output(self, fields: dict[str, Raw], max_tokens: int) -> None:
+        """Put the cap in, under every name that the client used: an engine may read but one of them."""
+        for name in LIMIT_FIELDS & fields.keys() or {"max_tokens"}:
+            fields[name] = as_raw(max_tokens)
 
 
 def parse_chat(body: bytes) -> ChatRequest:

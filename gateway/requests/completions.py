@@ -1,10 +1,9 @@
 """Requests for `/v1/completions`: a text to go on with, outside of any chat template."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import msgspec
 from msgspec import Raw
 
 from backends.types import COMPLETIONS_PATH
@@ -14,7 +13,7 @@ from gateway.requests.body import as_raw, read_field, read_request
 from gateway.requests.message import Message
 from gateway.requests.prompt import Prompt, has_ids, read_prompt, text_in, tokens_in
 from gateway.requests.protocol import AnswerField
-from gateway.requests.stream_options import ask_for_usage, wanted_usage
+from gateway.requests.stream_options import wanted_usage
 from policies.errors import InputTooLong
 from policies.tokens import estimate_tokens
 from policies.types import AUTO
@@ -58,8 +57,9 @@ class CompletionRequest:
         """Estimate the length of all prompts together, in tokens."""
         return tokens_in(self.prompt) + estimate_tokens(self.suffix)
 
-    def _is_one(self) -> bool:
-        """Tell whether one answer is asked for, as far as the prompt says it."""
+    @property
+    def has_one_prompt(self) -> bool:
+        """Tell whether it is one text, or one array of token ids."""
         return isinstance(self.prompt, str) or len(self.prompt) == 1 or isinstance(self.prompt[0], int)
 
     def conversation(self) -> Conversation:
@@ -81,28 +81,10 @@ class CompletionRequest:
             "send, and a prompt is not cut. Shorten it."
         )
 
-    def upstream_body(
-        self,
-        model: str,
-        *,
-        max_output_tokens: int | None,
-        cache_salt: str | None,
-        running_usage: bool = False,
-        adapted: Mapping[str, Raw] | None = None,
-    ) -> bytes:
-        """Return the body for an engine; see `ClientRequest`."""
-        fields = dict(self.fields if adapted is None else adapted)
-        fields["model"] = as_raw(model)
-        told = self.wants_running_usage if running_usage else self.wants_usage
-        if self.stream and not told:
-            ask_for_usage(fields, running=running_usage and self._is_one())
-        if max_output_tokens is not None:
-            # A cap makes no answer longer: some engines go on without end when nothing is said.
-            asked = DEFAULT_MAX_TOKENS if self.max_output_tokens is None else self.max_output_tokens
-            fields["max_tokens"] = as_raw(min(asked, max_output_tokens))
-        if cache_salt is not None:
-            fields["cache_salt"] = as_raw(cache_salt)
-        return msgspec.json.encode(fields)
+    def cap_output(self, fields: dict[str, Raw], max_tokens: int) -> None:
+        """Put the cap in; it makes no answer longer: some engines go on without end when nothing is said."""
+        asked = DEFAULT_MAX_TOKENS if self.max_output_tokens is None else self.max_output_tokens
+        fields["max_tokens"] = as_raw(min(asked, max_tokens))
 
 
 def parse_completion(body: bytes) -> CompletionRequest:

@@ -1,16 +1,15 @@
 """Requests for `/v1/embeddings`: texts to turn into vectors, by a model that the client names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import msgspec
 from msgspec import Raw
 
 from backends.types import EMBEDDINGS_PATH
 from classifier.types import Conversation, Turn
 from gateway.errors import BodyInvalid
-from gateway.requests.body import as_raw, read_request
+from gateway.requests.body import read_request
 from gateway.requests.message import Message
 from gateway.requests.prompt import Prompt, read_prompt, text_in, tokens_in
 from gateway.requests.protocol import AnswerField
@@ -70,20 +69,13 @@ class EmbeddingRequest:
             "send, and a text to embed is not cut. Send less at once."
         )
 
-    def upstream_body(
-        self,
-        model: str,
-        *,
-        max_output_tokens: int | None,  # noqa: ARG002 - nothing is written that it could hold for
-        cache_salt: str | None,
-        running_usage: bool = False,  # noqa: ARG002 - nothing is streamed
-        adapted: Mapping[str, Raw] | None = None,
-    ) -> bytes:
-        """Return the body for an engine; see `ClientRequest`."""
-        fields = {**(self.fields if adapted is None else adapted), "model": as_raw(model)}
-        if cache_salt is not None:
-            fields["cache_salt"] = as_raw(cache_salt)
-        return msgspec.json.encode(fields)
+    @property
+    def has_one_prompt(self) -> bool:
+        """Tell that it does not matter: nothing is streamed."""
+        return False
+
+    def cap_output(self, fields: dict[str, Raw], max_tokens: int) -> None:
+        """Leave the fields alone: nothing is written that a cap could hold for."""
 
 
 def parse_embedding(body: bytes) -> EmbeddingRequest:

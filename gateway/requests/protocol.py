@@ -1,6 +1,6 @@
 """What the pipeline asks of a client's request, to whichever endpoint it came."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Literal, Protocol
 
 from msgspec import Raw
@@ -64,22 +64,11 @@ class ClientRequest(Protocol):
         """
         ...
 
-    def upstream_body(
-        self,
-        model: str,
-        *,
-        max_output_tokens: int | None,
-        cache_salt: str | None,
-        running_usage: bool = False,
-        adapted: Mapping[str, Raw] | None = None,
-    ) -> bytes:
-        """Return the body for an engine.
+    @property
+    def has_one_prompt(self) -> bool:
+        """Tell whether one prompt is sent, so that the engine's counts are those of one answer."""
+        ...
 
-        Args:
-            model: The engine's name of it.
-            max_output_tokens: Cap to send in place of the client's; None leaves the client's.
-            cache_salt: Keeps this tenant's cached prefixes apart; None where the engine has no such field.
-            running_usage: Whether the engine can tell usage in every chunk of a stream.
-            adapted: The fields in the engine's own words; None takes them as they came.
-        """
+    def cap_output(self, fields: dict[str, Raw], max_tokens: int) -> None:
+        """Put the tenant's cap on the answer's tokens into the fields for an engine."""
         ...

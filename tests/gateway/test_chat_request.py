@@ -11,6 +11,7 @@ from classifier.model import Classifier
 from gateway.errors import BodyInvalid
 from gateway.requests.body import ISOLATION_FIELDS
 from gateway.requests.chat import ChatRequest, parse_chat
+from gateway.requests.upstream import upstream_body
 from policies.errors import InputTooLong
 from policies.tokens import estimate_tokens
 
@@ -27,8 +28,8 @@ def sent(
     request: ChatRequest, cap: int | None = None, salt: str | None = None, *, running_usage: bool = False
 ) -> Any:
     """Return what goes to the engine."""
-    body = request.upstream_body(
-        "engine", max_output_tokens=cap, cache_salt=salt, running_usage=running_usage
+    body = upstream_body(
+        request, "engine", max_output_tokens=cap, cache_salt=salt, running_usage=running_usage
     )
     return json.loads(body)
 
@@ -67,8 +68,11 @@ def test_every_field_arrives_as_it_was_sent(extra: dict[str, Any], messages: lis
     "number", ["18446744073709551617", "0.10", "1e400", "-0.0", "3.141592653589793238462643383279"]
 )
 def test_numbers_keep_their_digits(number: str):
-    body = parse_chat(with_field(f'"x":{number},"y":[{number}]')).upstream_body(
-        "engine", max_output_tokens=None, cache_salt=None
+    body = upstream_body(
+        parse_chat(with_field(f'"x":{number},"y":[{number}]')),
+        "engine",
+        max_output_tokens=None,
+        cache_salt=None,
     )
     assert f'"x":{number}'.encode() in body
     assert f'"y":[{number}]'.encode() in body
@@ -259,7 +263,7 @@ def test_a_body_that_is_nested_deeply_is_refused_and_crashes_nothing(body: bytes
         try:
             request = parse_chat(body.replace(b"%s", b"[" * depth + b"]" * depth))
             request.conversation()
-            request.upstream_body("engine", max_output_tokens=None, cache_salt=None)
+            upstream_body(request, "engine", max_output_tokens=None, cache_salt=None)
         except BodyInvalid as error:
             return str(error)
         return "taken"
@@ -289,7 +293,7 @@ def test_half_a_character_is_refused_or_travels_and_crashes_nothing(body: str, t
     except BodyInvalid:
         return
     Classifier.load().estimate(request.conversation())
-    assert b'"model":"engine"' in request.upstream_body("engine", max_output_tokens=None, cache_salt=None)
+    assert b'"model":"engine"' in upstream_body(request, "engine", max_output_tokens=None, cache_salt=None)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from gateway.errors import BodyInvalid
 from gateway.exchange import HEADER
 from gateway.requests.completions import DEFAULT_MAX_TOKENS, parse_completion
 from gateway.requests.prompt import Prompt
+from gateway.requests.upstream import upstream_body
 from tests.cases.playing import HARD
 from tests.fakes.upstream import ScriptedUpstream, Talk, well_behaved
 from tests.gateway.conftest import StartGateway
@@ -233,7 +234,7 @@ def test_a_prompt_of_another_kind_is_refused_by_name(prompt: str):
 )
 def test_usage_is_asked_for_as_it_goes_where_there_is_one_answer(prompt: Any, running: bool):
     request = parse_completion(json.dumps({"model": "flash", "prompt": prompt, "stream": True}).encode())
-    body = request.upstream_body("engine", max_output_tokens=None, cache_salt=None, running_usage=True)
+    body = upstream_body(request, "engine", max_output_tokens=None, cache_salt=None, running_usage=True)
     options = json.loads(body)["stream_options"]
     assert options["include_usage"] is True
     assert options.get("continuous_usage_stats", False) is running
