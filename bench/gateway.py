@@ -2,7 +2,8 @@
 
 Keys, policy, ledger and metrics are on. The gateway has one core, the load and the upstream another.
 All targets are measured in turn, several rounds over, and compared within the same run: machines are
-noisy, ratios are not.
+noisy, ratios are not. The steadiest ratio is that of the processor time of a request, which other programs
+on the machine change least; it does not count waiting.
 """
 
 import argparse
@@ -65,55 +66,77 @@ def measure(folder: Path, rounds: int, seconds: int) -> dict[str, Measured]:
     passthrough = [sys.executable, "-m", "bench.passthrough", "--upstream", urls["nginx"]]
     with (
         nginx(folder, ports["nginx"]),
-        process([*pinned(GATEWAY_CORE), *passthrough, "--port", str(ports["passthrough"])]),
-        process([*pinned(GATEWAY_CORE), *gateway], state_in(folder)),
+        process([*pinned(GATEWAY_CORE), *passthrough, "--port", str(ports["passthrough"])]) as passing,
+        process([*pinned(GATEWAY_CORE), *gateway], state_in(folder)) as routing,
     ):
         wait_for(urls["passthrough"])
         wait_for(urls["gateway"])
         targets = {
-            "direct": (urls["nginx"], "flash"),
-            PASSTHROUGH: (urls["passthrough"], "flash"),
-            "forced model": (urls["gateway"], "flash"),
-            "auto": (urls["gateway"], "auto"),
+            "direct": (urls["nginx"], "flash", None),
+            PASSTHROUGH: (urls["passthrough"], "flash", passing),
+            "forced model": (urls["gateway"], "flash", routing),
+            "auto": (urls["gateway"], "auto", routing),
         }
         scripts = {model: script(folder, model, key) for model in ("flash", "auto")}
         found = {target: Measured() for target in targets}
         for _ in range(rounds):
-            for target, (url, model) in targets.items():
+            for target, (url, model, server) in targets.items():
                 for loads, concurrency in ((found[target].alone, 1), (found[target].many, 32)):
-                    chat = f"{url}/v1/chat/completions"
-                    loads.append(wrk(chat, scripts[model], concurrency=concurrency, seconds=seconds))
+                    load = wrk(
+                        f"{url}/v1/chat/completions",
+                        scripts[model],
+                        concurrency=concurrency,
+                        seconds=seconds,
+                        server=server,
+                    )
+                    loads.append(load)
     return found
 
 
 def show(found: dict[str, Measured]) -> None:
     """Print the table, and each bar beside what was reached."""
-    table = Table("target", "added p50 ms", "added p99 ms", "requests/s", "x pass-through", "(range)")
+    table = Table(
+        "target", "added p50 ms", "added p99 ms", "requests/s", "x (range)", "CPU us", "x by CPU (range)"
+    )
     direct = median(found["direct"].alone)
     for target, runs in found.items():
-        alone, many, ratios = median(runs.alone), median(runs.many), ratios_of(found, target)
+        alone, many = median(runs.alone), median(runs.many)
+        is_direct = target == "direct"
         table.add_row(
             target,
-            "-" if target == "direct" else f"{alone.p50 - direct.p50:.2f}",
-            "-" if target == "direct" else f"{alone.p99 - direct.p99:.2f}",
+            "-" if is_direct else f"{alone.p50 - direct.p50:.2f}",
+            "-" if is_direct else f"{alone.p99 - direct.p99:.2f}",
             f"{many.rate:,.0f}",
-            f"{statistics.median(ratios):.2f}",
-            f"{min(ratios):.2f}-{max(ratios):.2f}",
+            _shown(rate_ratios(found, target)),
+            "-" if is_direct else f"{many.cpu:.0f}",
+            "-" if is_direct else _shown(cpu_ratios(found, target)),
         )
     console = Console(width=110)
     console.print(table)
     console.print(
-        "Latency at concurrency 1, requests a second on one core at concurrency 32: medians of all rounds."
+        "Latency at concurrency 1; requests a second, and processor time of a request, on one core at "
+        f"concurrency 32: medians of all rounds. x: as a multiple of the {PASSTHROUGH}."
     )
     for target, bar in BARS.items():
-        ratio = statistics.median(ratios_of(found, target))
-        console.print(f"{target}: {ratio:.2f} x the pass-through (bar: {bar} x)", highlight=False)
+        rate = statistics.median(rate_ratios(found, target))
+        cpu = statistics.median(cpu_ratios(found, target))
+        console.print(f"{target}: {rate:.2f} x, by CPU {cpu:.2f} x (bar: {bar} x)", highlight=False)
 
 
-def ratios_of(found: dict[str, Measured], target: str) -> list[float]:
+def rate_ratios(found: dict[str, Measured], target: str) -> list[float]:
     """Return, round by round, the requests a second as a multiple of the pass-through's."""
-    pairs = zip(found[target].many, found[PASSTHROUGH].many, strict=True)
-    return [run.rate / base.rate for run, base in pairs]
+    return [
+        run.rate / base.rate for run, base in zip(found[target].many, found[PASSTHROUGH].many, strict=True)
+    ]
+
+
+def cpu_ratios(found: dict[str, Measured], target: str) -> list[float]:
+    """Return, round by round, how often a request's processor time goes into the pass-through's."""
+    return [base.cpu / run.cpu for run, base in zip(found[target].many, found[PASSTHROUGH].many, strict=True)]
+
+
+def _shown(ratios: list[float]) -> str:
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
 
 
 def write_config(folder: Path, upstream: str, port: int) -> str:

@@ -1,6 +1,8 @@
 """A fixed fast upstream (nginx) and a load (wrk), both from the distribution's packages."""
 
 import json
+import math
+import os
 import re
 import shutil
 import statistics
@@ -40,11 +42,13 @@ class Load:
         rate: Requests a second.
         p50: Median latency, milliseconds.
         p99: Latency, milliseconds.
+        cpu: Time of a processor that the server spent on a request, microseconds; NaN where none says so.
     """
 
     rate: float
     p50: float
     p99: float
+    cpu: float
 
 
 def need(*programs: str) -> None:
@@ -85,11 +89,11 @@ def nginx(folder: Path, port: int) -> Generator[str]:
 
 
 @contextmanager
-def process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Generator[None]:
-    """Run a command for as long as the block lasts."""
+def process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Generator[int]:
+    """Run a command for as long as the block lasts; yields its process id."""
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as child:
         try:
-            yield
+            yield child.pid
         finally:
             child.terminate()
             child.wait(timeout=30)
@@ -111,16 +115,25 @@ def wait_for(url: str, seconds: float = 60) -> None:
             return
 
 
-def wrk(url: str, script: Path, *, concurrency: int, seconds: int) -> Load:
+def wrk(url: str, script: Path, *, concurrency: int, seconds: int, server: int | None = None) -> Load:
     """Run wrk once.
+
+    Args:
+        url: Where to.
+        script: What to send, as `post_script` wrote it.
+        concurrency: Connections, each with a request under way.
+        seconds: How long.
+        server: Id of the process that answers.
 
     Raises:
         SystemExit: An answer was not 200.
     """
     command = [*pinned(LOAD_CORE), "wrk", "-t1", f"-c{concurrency}", f"-d{seconds}s", "--latency"]
+    before = processor_seconds(server)
     out = subprocess.run(
         [*command, "-s", str(script), url], capture_output=True, text=True, check=True
     ).stdout
+    spent = processor_seconds(server) - before
     failed = re.search(r"Non-2xx or 3xx responses: (\d+)", out)
     if failed:
         sys.exit(f"{failed[1]} answers of {url} were not 200:\n{out}")
@@ -128,7 +141,17 @@ def wrk(url: str, script: Path, *, concurrency: int, seconds: int) -> Load:
         rate=float(_find(r"Requests/sec:\s+([\d.]+)", out)),
         p50=_milliseconds(_find(r"50%\s+([\d.]+\w+)", out)),
         p99=_milliseconds(_find(r"99%\s+([\d.]+\w+)", out)),
+        cpu=1e6 * spent / int(_find(r"(\d+) requests in", out)),
     )
+
+
+def processor_seconds(process_id: int | None) -> float:
+    """Return what a process has used of a processor, all threads; NaN where there is no /proc."""
+    stat = Path(f"/proc/{process_id}/stat")
+    if process_id is None or not stat.exists():
+        return math.nan
+    fields = stat.read_text().rpartition(")")[2].split()  # the name before it may hold blanks; see proc(5)
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def post_script(file: Path, body: object, headers: Mapping[str, str]) -> Path:
@@ -145,6 +168,7 @@ def median(loads: Sequence[Load]) -> Load:
         statistics.median(load.rate for load in loads),
         statistics.median(load.p50 for load in loads),
         statistics.median(load.p99 for load in loads),
+        statistics.median(load.cpu for load in loads),
     )
 
 

@@ -7,6 +7,7 @@ harness puts around a question, and claims about difficulty or about which model
 not part of the work asked for.
 """
 
+import functools
 import re
 from collections.abc import Sequence
 from itertools import islice
@@ -113,7 +114,12 @@ def bounded(text: str) -> str:
 
 def read(text: str) -> Reading:
     """Read `text`, whatever its length or content; never raises."""
-    text = bounded(without_harness(text).strip() or text)
+    return _read(without_harness(text).strip() or text)
+
+
+def _read(text: str) -> Reading:
+    """Read a text that has no harness."""
+    text = bounded(text)
     words: list[str] | None = ascii_words(folded(text))
     if has_trigger(text, words):
         text, words = cut_claims(text), None
@@ -151,9 +157,12 @@ def read_task(turns: Sequence[Turn]) -> Reading:
     users = [turn.text for turn in turns if turn.role == "user"][-LOOK_BACK - 1 :]
     if not users:
         return read(turns[-1].text if turns else "")
-    while len(users) > 1 and not without_harness(users[-1]):
+    last = without_harness(users[-1])
+    while not last and len(users) > 1:
         users.pop()  # the output of a tool, sent as a user's turn
-    task = read(users.pop())
+        last = without_harness(users[-1])
+    task = _read(last.strip() or users[-1])
+    users.pop()
     if not users or task.units > _POINTING_WORDS or ends_the_task(task.words, task.text):
         return task
     if task.units > _FOLLOW_UP_WORDS and not _goes_on(task):
@@ -165,13 +174,32 @@ def _before(users: Sequence[str]) -> Sequence[Reading]:
     """The turns, oldest first, from the last one that stands for itself on."""
     found: list[Reading] = []
     for text in reversed(users):
-        part = read(text)
-        if ends_the_task(part.words, part.text) or is_only_claims(part.text, part.words):
+        part = _remembered(text) if len(text) <= _SHORT else _earlier(text)
+        if part is None:
             continue
-        found.insert(0, part)
-        if not _goes_on(part):
+        found.insert(0, part.reading)
+        if not part.goes_on:
             break
     return found
+
+
+class _Earlier(msgspec.Struct, frozen=True):
+    """A turn before the last one: what was read of it, and whether it goes on with the one before it."""
+
+    reading: Reading
+    goes_on: bool
+
+
+def _earlier(text: str) -> _Earlier | None:
+    """Read a turn before the last one; None for thanks and claims, which are no part of a task."""
+    part = read(text)
+    if ends_the_task(part.words, part.text) or is_only_claims(part.text, part.words):
+        return None
+    return _Earlier(part, _goes_on(part))
+
+
+_SHORT = 2048  # characters; longer turns are read again rather than kept in memory
+_remembered = functools.lru_cache(maxsize=512)(_earlier)  # a chat sends its earlier turns with each request
 
 
 def _that_count(parts: Sequence[Reading]) -> Sequence[Reading]:
