@@ -13,6 +13,7 @@ from backends.errors import BackendError, BackendOverloaded, BackendTimeout, Bac
 from backends.fleet import Member
 from backends.protocol import Answer
 from backends.types import EngineFlavour, InferenceRequest, Usage
+from gateway.answers import as_events, read_plain, tokens_in_answer, with_reasoning_content
 from gateway.clock import Clock
 from gateway.exchange import Exchange
 from gateway.http import EVENT_STREAM, within
@@ -20,14 +21,7 @@ from gateway.requests.protocol import ClientRequest
 from gateway.requests.upstream import upstream_body
 from gateway.services import Services
 from gateway.sse import is_stream
-from gateway.streaming import (
-    Relay,
-    StreamState,
-    as_events,
-    read_plain,
-    tokens_in_answer,
-    with_reasoning_content,
-)
+from gateway.streaming import Relay, StreamState
 from gateway.thinking.adapting import adapt
 from policies.types import Caller, Decision
 

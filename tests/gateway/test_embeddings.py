@@ -10,8 +10,8 @@ import pytest
 
 from backends.errors import BackendUnavailable
 from backends.types import CHAT_PATH, EMBEDDINGS_PATH
+from gateway.answers import read_plain
 from gateway.exchange import HEADER
-from gateway.streaming import read_plain
 from tests.fakes.upstream import ScriptedUpstream, Talk, well_behaved
 from tests.gateway.conftest import StartGateway
 from tests.support.gateway import GatewayUnderTest

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from backends.errors import BackendError, BackendRejected, BackendUnavailable
 from backends.types import Usage
+from gateway.answers import as_events, read_plain
 from gateway.sse import MAX_EVENT, EventSplitter, payload_of
-from gateway.streaming import Relay, as_events, read_plain
+from gateway.streaming import Relay
 
 LINE_ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 DONE = b"data: [DONE]\n\n"

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.types import CHAT_PATH, COMPLETIONS_PATH, Usage
+from gateway.answers import read_plain
 from gateway.exchange import HEADER
-from gateway.streaming import Relay, read_plain
+from gateway.streaming import Relay
 from gateway.usage import cut_last_usage, without_usage
 from tests.cases.playing import DONE, ask
 from tests.fakes.upstream import ScriptedUpstream, Talk
