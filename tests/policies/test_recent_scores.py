@@ -115,7 +115,9 @@ def test_within_the_share_the_hardest_go_to_standard():
 
 
 async def test_scores_of_another_kind_are_not_mixed_in(redis: Redis):
-    old, new = (RecentScores(REFERENCE, process="ab"[k], kind=f"prior-{k}:f+s") for k in (0, 1))
+    old, new = (RecentScores(REFERENCE, process=name) for name in "ab")
+    old.begin("acme", "prior-0:f+s")
+    new.begin("acme", "prior-1:f+s")
     for _ in range(WINDOW):
         feed(old, 0.9)
     await old.exchange(redis, ["acme"])
