@@ -7,7 +7,7 @@ when either cannot be read, the last that was known is used.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -74,7 +74,7 @@ class Rankers:
         self._rankers: dict[str, Ranker] = {}
         self._stated: dict[str, tuple[float | None, float]] = {}
         self._refused: set[Path] = set()
-        self._gains: dict[str, tuple[bytes | None, TaskGains]] = {}
+        self._counts: dict[str, bytes | None] = {}
 
     def of(self, tenant: str) -> Ranker:
         """Return what ranks the requests of a tenant, by its name."""
@@ -104,15 +104,13 @@ class Rankers:
         }
         async with asyncio.timeout(DEADLINE_SECONDS):
             counts = dict(zip(wanted, await read_counts(redis, list(wanted)), strict=True))
-            self._gains = {key: known for key, known in self._gains.items() if key in wanted}
-            for key, count in counts.items():
-                if self._gains.get(key, (None,))[0] != count:
-                    self._gains[key] = count, await read_gains(redis, key)
-        for key, (name, ranker) in wanted.items():
-            _, gains = self._gains.get(key, (None, None))
-            if gains is not None and self._rankers.get(name) is ranker:
-                classifier = await asyncio.to_thread(ranker.fitted.with_gains, gains)
-                self._rankers[name] = Ranker(classifier, ranker.fitted, ranker.source, ranker.bound)
+            self._counts = {key: count for key, count in self._counts.items() if key in wanted}
+            for key, (name, ranker) in wanted.items():
+                unread = counts[key] is not None and ranker.classifier is ranker.fitted
+                if unread or self._counts.get(key) != counts[key]:
+                    gains = TaskGains() if counts[key] is None else await read_gains(redis, key)
+                    await self._move(name, ranker, gains)
+                    self._counts[key] = counts[key]
 
     async def keep_fresh(
         self,
@@ -148,6 +146,13 @@ class Rankers:
                 away = True
                 failed()
             await asyncio.sleep(every)
+
+    async def _move(self, name: str, ranker: Ranker, gains: TaskGains) -> None:
+        """Let a tenant's requests be ranked with these gains."""
+        classifier = ranker.fitted
+        if gains.tasks:
+            classifier = await asyncio.to_thread(ranker.fitted.with_gains, gains)
+        self._rankers[name] = replace(ranker, classifier=classifier)
 
     def _look_at(self, tenant: Tenant) -> Ranker:
         known = self.of(tenant.name)

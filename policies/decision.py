@@ -167,6 +167,8 @@ def _by_score(score: float, cut: float, bound: LossBound | None) -> tuple[str, s
     rule, note = COMPLEXITY, ""
     if bound is not None and bound.cut is not None:
         rule, cut = QUALITY, bound.cut
+        if cut < 0.0:
+            return STANDARD, f"{QUALITY}:{bound.note}"
     elif bound is not None:
         note = f" ({QUALITY}: {bound.note})"
     if score > cut:
