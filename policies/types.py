@@ -216,8 +216,8 @@ class LossBound(msgspec.Struct, frozen=True):
     """What is proven of the loss that a tenant allows (`Routing.max_quality_loss`).
 
     Attributes:
-        cut: Scores above it go to standard, all when it is negative; None while the pairs are too few to prove
-            anything, so that the share holds.
+        cut: Scores above it go to standard, all when it is negative; None while the pairs are too few
+            to prove anything, so that the share holds.
         note: In a few words how it stands, "1,200 pairs" or "120 of 167 pairs".
     """
 
