@@ -74,6 +74,7 @@ class Rankers:
         self._rankers: dict[str, Ranker] = {}
         self._stated: dict[str, tuple[float | None, float]] = {}
         self._refused: set[Path] = set()
+        self._said: dict[str, str] = {}
         self._counts: dict[str, bytes | None] = {}
 
     def of(self, tenant: str) -> Ranker:
@@ -165,7 +166,9 @@ class Rankers:
             elif wanted != source and wanted not in self._refused:
                 fitted, source = self._load(wanted), wanted
         except (ClassifierError, OSError) as error:
-            log.error("Tenant %r stays with the classifier %s: %s", tenant.name, fitted.version, error)  # noqa: TRY400 - the trace says nothing more
+            if self._said.get(tenant.name) != str(error):
+                log.error("Tenant %r stays with the classifier %s: %s", tenant.name, fitted.version, error)  # noqa: TRY400 - the trace says nothing more
+            self._said[tenant.name] = str(error)
         if source == known.source and self._stated.get(tenant.name, (None, 0.0)) == _stated(tenant):
             return known
         return Ranker(fitted, fitted, source, bound_of(fitted, tenant))

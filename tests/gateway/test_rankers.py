@@ -133,6 +133,19 @@ def test_a_damaged_version_or_one_of_other_models_is_said_once_and_the_last_one_
     ]
 
 
+def test_a_folder_whose_current_version_is_gone_is_said_once_and_served_again_when_it_is_back(
+    shipped: Classifier, tmp_path: Path, save: Callable[..., None], caplog: pytest.LogCaptureFixture
+):
+    rankers = rankers_in(shipped, tmp_path)
+    save()
+    (tmp_path / "acme" / "current").write_text("7")
+    for _ in range(3):
+        assert look(rankers).classifier is shipped
+    assert len(caplog.messages) == 1
+    (tmp_path / "acme" / "current").write_text("1")
+    assert look(rankers).source == tmp_path / "acme" / "0001"
+
+
 async def test_pairs_that_many_record_at_once_all_count(redis: Redis):
     key = gains_key("acme", MODELS, "v")
     one = TaskGains().added([("a", 0.5), ("b", -0.25), ("", 0.125)])

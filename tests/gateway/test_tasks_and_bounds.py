@@ -1,6 +1,7 @@
 """What a task is known by, what it gained, and the loss that a tenant allows, through a whole gateway."""
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner, Result
 
 from classifier.adaptation import adapt
 from classifier.adapted_file import save_adapted
@@ -15,12 +17,16 @@ from classifier.model import Classifier, task_name
 from classifier.risk import Calibration
 from classifier.types import Conversation, Turn
 from classifier.versions import add_version
+from gateway.cli.classifier import app as cli
+from gateway.config import load_config
 from gateway.records import RequestRecord
+from gateway.runtime import running
 from gateway.shared_gains import record_pair
 from policies.redis_client import connect
+from policies.yaml_file import write_yaml
 from tests.classifier.test_adaptation import pairs_of
 from tests.gateway.conftest import StartGateway
-from tests.support.gateway import GatewayUnderTest
+from tests.support.gateway import KEY, GatewayUnderTest, settings_in, write_tenant
 from tests.support.waiting import until
 
 SYSTEM = "You answer questions of the shop."
@@ -114,6 +120,43 @@ async def test_requests_are_answered_from_what_was_read_last_while_redis_is_away
 
 def replace_task(conversation: Conversation, task: str) -> Conversation:
     return Conversation(conversation.turns, task=task)
+
+
+async def test_an_operator_records_pairs_for_a_gateway_with_its_own_valkey(tmp_path: Path):
+    config = tmp_path / "flashlane.yaml"
+    pool = {"pools": [{"name": "main", "replicas": [{"url": "http://127.0.0.1:9"}]}]}
+    models = {name: {"served_name": name, **pool} for name in ("flash", "standard")}
+    pairs = [
+        {
+            "prompt": QUESTION,
+            "flash_score": number % 2,
+            "standard_score": 1,
+            "task": ("hard", "easy")[number % 2],
+        }
+        for number in range(40)
+    ]
+
+    def write() -> None:
+        write_tenant(tmp_path / "tenants", "acme", KEY, {})
+        write_yaml(config, {"tenants": "tenants", "models": models})
+        (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, pairs)))
+
+    def record() -> Result:
+        arguments = ["record", "--pairs", f"{tmp_path}/pairs.jsonl", "--tenant", "acme", "-c", str(config)]
+        return CliRunner().invoke(cli, arguments, env={"FLASHLANE_STATE": str(tmp_path / "state")})
+
+    await asyncio.to_thread(write)
+    async with running(await asyncio.to_thread(load_config, config), settings_in(tmp_path)) as app:
+        rankers = app.services.rankers
+        recorded = await asyncio.to_thread(record)
+        assert recorded.exit_code == 0, recorded.output
+        fitted = rankers.of("acme").fitted
+        await until(lambda: rankers.of("acme").classifier is not fitted, "the gains to be read")
+        hard, easy = (
+            rankers.of("acme").classifier.estimate(Conversation([Turn("user", QUESTION)], task=task)).score
+            for task in ("hard", "easy")
+        )
+        assert hard > easy
 
 
 @pytest.fixture(scope="module")
