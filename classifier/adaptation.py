@@ -20,7 +20,8 @@ from classifier.metrics import auc
 from classifier.pairs import Pair, distinct_prompts
 from classifier.prior_view import PriorView
 from classifier.reading import read
-from classifier.scoring import Prior
+from classifier.risk import Calibration
+from classifier.scoring import Prior, rank_in
 from classifier.surface import Slopes, Space, choose_landmarks, find_ratios, fit_surface
 from classifier.task_gains import TaskGains
 
@@ -129,7 +130,10 @@ def adapt_evidence(evidence: Evidence, *, traffic: Array | None = None, seed: in
         )
     table = np.quantile(gains, np.linspace(0.0, 1.0, _QUANTILES))
     table += 1e-9 * np.arange(_QUANTILES)  # strictly increasing
-    return Adapted(model, tuple(table.tolist()), calibrate(evidence, flash_ok), report)
+    quantiles = tuple(table.tolist())
+    scores = np.array([rank_in(quantiles, gain) for gain in gains.tolist()])
+    calibration = Calibration(scores, evidence.flash, evidence.standard)
+    return Adapted(model, quantiles, calibrate(evidence, flash_ok), report, calibration)
 
 
 def observe(view: PriorView, pairs: Sequence[Pair]) -> Evidence:

@@ -7,6 +7,7 @@ import numpy as np
 
 from classifier.calibration import Platt
 from classifier.inputs import Array, Scale, nearest_centre
+from classifier.risk import Calibration
 from classifier.surface import CLUSTER, Space, Surface
 from classifier.task_gains import TaskGains
 
@@ -125,9 +126,11 @@ class Adapted:
         quantiles: Expected gains, out of fold, at even shares of the pairs; strictly increasing.
         platt: From the expected flash_ok to a probability; None while the pairs are too few.
         report: How good it is.
+        calibration: Its pairs, scored out of fold, for a cut with a promise.
     """
 
     model: PairModel
     quantiles: tuple[float, ...]
     platt: Platt | None
     report: AdaptationReport
+    calibration: Calibration

@@ -17,15 +17,17 @@ from classifier.calibration import Platt
 from classifier.errors import ModelFileInvalid
 from classifier.inputs import Array, Scale
 from classifier.prior_view import STARTS
+from classifier.risk import Calibration
 from classifier.surface import Space, Surface
 from classifier.task_gains import Tally, TaskGains
 from classifier.versions import ADAPTED_CARD as CARD_NAME
 from classifier.weights_file import read_bounded
 
 ARRAYS_NAME = "adapted.safetensors"
-FORMAT = 1
+FORMAT = 2
 _REMEDY = "make it again with `flashlane classifier adapt`, or go back with `flashlane classifier rollback`"
 _SURFACES = ("gain", "flash_ok")
+_CALIBRATION = ("scores", "flash", "standard")
 
 
 class SurfaceCard(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +49,8 @@ class AdaptedCard(msgspec.Struct, frozen=True, kw_only=True):
         prior: Version of the prior that was adapted.
         sha256: Hash of the safetensors file.
         created: When, as given by the caller (ISO 8601); "" when it was not.
+        models: The pair of models that the pairs are of, as `flash+standard` by their served names; "" when
+            the caller did not say.
         report: What adapting changed.
         platt: Slope and intercept of p_flash_ok; null while the pairs are too few.
         gain: Of standard score - flash score.
@@ -58,6 +62,7 @@ class AdaptedCard(msgspec.Struct, frozen=True, kw_only=True):
     prior: str
     sha256: str
     created: str
+    models: str
     report: AdaptationReport
     platt: tuple[float, float] | None
     gain: SurfaceCard
@@ -68,7 +73,9 @@ class _Format(msgspec.Struct):
     format: int
 
 
-def save_adapted(folder: Path, adapted: Adapted, *, prior: str, created: str = "") -> AdaptedCard:
+def save_adapted(
+    folder: Path, adapted: Adapted, *, prior: str, created: str = "", models: str = ""
+) -> AdaptedCard:
     """Write both files into `folder`, which must exist."""
     from safetensors.numpy import save as serialise  # only writing needs it
 
@@ -81,6 +88,7 @@ def save_adapted(folder: Path, adapted: Adapted, *, prior: str, created: str = "
         prior=prior,
         sha256=digest,
         created=created,
+        models=models,
         report=adapted.report,
         platt=None if adapted.platt is None else (adapted.platt.slope, adapted.platt.intercept),
         gain=_surface_card(model.gain),
@@ -148,6 +156,7 @@ def _arrays(adapted: Adapted) -> Mapping[str, Array]:
         "landmark_shapes": model.landmarks.shape,
         "landmark_topics": model.landmarks.topic,
         "quantiles": np.array(adapted.quantiles),
+        **{f"calibration_{name}": getattr(adapted.calibration, name) for name in _CALIBRATION},
         "gain_shape_weights": model.gain.surface.shape_weights,
         "gain_topic_weights": model.gain.surface.topic_weights,
         "flash_ok_shape_weights": model.flash_ok.surface.shape_weights,
@@ -158,7 +167,7 @@ def _arrays(adapted: Adapted) -> Mapping[str, Array]:
 def _adapted(arrays: Mapping[str, Array], card: AdaptedCard) -> Adapted:
     shapes, topics = arrays["landmark_shapes"], arrays["landmark_topics"]
     size, features = len(shapes), int(shapes.shape[1])
-    _check(arrays, size, features)
+    _check(arrays, card, size, features)
     model = PairModel(
         view=View(
             scale=Scale(arrays["scale_mean"], arrays["scale_factor"]),
@@ -171,10 +180,11 @@ def _adapted(arrays: Mapping[str, Array], card: AdaptedCard) -> Adapted:
         flash_ok=_effects(arrays, card.flash_ok, "flash_ok"),
     )
     platt = None if card.platt is None else Platt(*card.platt)
-    return Adapted(model, tuple(arrays["quantiles"].tolist()), platt, card.report)
+    calibration = Calibration(*(arrays[f"calibration_{name}"] for name in _CALIBRATION))
+    return Adapted(model, tuple(arrays["quantiles"].tolist()), platt, card.report, calibration)
 
 
-def _check(arrays: Mapping[str, Array], size: int, features: int) -> None:
+def _check(arrays: Mapping[str, Array], card: AdaptedCard, size: int, features: int) -> None:
     topics = arrays["landmark_topics"].shape[1]
     shapes: dict[str, tuple[int, ...]] = {
         "scale_mean": (features,),
@@ -183,12 +193,18 @@ def _check(arrays: Mapping[str, Array], size: int, features: int) -> None:
         "starts_mean": (STARTS,),
         "starts_deviation": (STARTS,),
         **{f"{name}_{part}_weights": (size,) for name in _SURFACES for part in ("shape", "topic")},
+        **{f"calibration_{name}": (card.report.pairs,) for name in _CALIBRATION},
     }
     for name, shape in shapes.items():
         if arrays[name].shape != shape or not np.isfinite(arrays[name]).all():
             raise ValueError(f"{name} is not a finite array of shape {shape}")
     if arrays["centres"].ndim != 2 or arrays["centres"].shape[1] != features + topics:
         raise ValueError("centres have another number of columns than the prompts")
+    if any(
+        arrays[f"calibration_{name}"].min() < 0.0 or arrays[f"calibration_{name}"].max() > 1.0
+        for name in _CALIBRATION
+    ):
+        raise ValueError("the calibration is not within 0 and 1")
     if len(arrays["quantiles"]) < 2 or (np.diff(arrays["quantiles"]) <= 0.0).any():
         raise ValueError("quantiles do not increase")
 

@@ -4,7 +4,9 @@ A request costs two products of a small matrix with a vector, an exponential of 
 of rows of the table of terms, and two dictionary lookups.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +18,7 @@ from classifier.prior_view import PriorView
 from classifier.reading import Reading
 from classifier.scoring import Prior, rank_in
 from classifier.surface import CLUSTER
+from classifier.task_gains import TaskGains
 
 NO_TASK = "none"
 """A task that no pair has: it gets the mean over all tasks, and no cluster."""
@@ -64,6 +67,34 @@ class AdaptedScorer:
         self._centre_offsets = _single(0.5 * (view.centres**2).sum(axis=1))
         self._gains = _effects(model.gain)
         self._oks = _effects(model.flash_ok)
+
+    def with_gains(self, gains: TaskGains) -> "AdaptedScorer":
+        """The same, with the excesses of later pairs added to those that it was fitted to.
+
+        A version that knows clusters only has no shrinkage for tasks that are named later: these get that of
+        `gains`.
+        """
+        fitted = self._adapted.model.gain.tasks
+        named = any(not task.startswith(CLUSTER) for task in fitted.tasks)
+        together = fitted.merged(gains)
+        apart = together if named else replace(together, shrinkage=gains.with_own_shrinkage().shrinkage)
+        new = copy.copy(self)
+        new._gains = {
+            "": together.mean,
+            **{t: (together if t.startswith(CLUSTER) else apart).gain(t) for t in together.tasks},
+        }
+        return new
+
+    def excess(self, values: Sequence[float], reading: Reading, task: str, gain: float) -> tuple[str, float]:
+        """The task of a pair, or its cluster, and by how much its gain lies above what is expected without.
+
+        The result can be added to the counters of this model, and of no other.
+        """
+        model = self._adapted.model
+        starts = np.array([self._view.starts(values)])
+        topics = self._view.topic(reading)[None, :]
+        space = model.view.space(np.array([values]), topics, starts, [task])
+        return space.tasks[0], gain - float(model.gain.surface.of(space, model.landmarks)[0])
 
     def estimate(self, values: Sequence[float], reading: Reading, task: str) -> tuple[float, float | None]:
         """Score one request.

@@ -1,5 +1,6 @@
 """The classifier as the gateway uses it: load once, estimate per request."""
 
+import copy
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -10,8 +11,10 @@ from classifier import weights_file
 from classifier.domains import domain_of
 from classifier.features import FEATURE_NAMES, values_of
 from classifier.lsa import Lsa
+from classifier.prior_scorer import PriorScorer
 from classifier.reading import read_task
 from classifier.scoring import Prior, reference_cut
+from classifier.task_gains import TaskGains
 from classifier.types import ComplexityEstimate, Conversation
 from classifier.versions import current_folder, is_adapted, is_versions_folder
 from classifier.weights_file import ModelCard
@@ -43,6 +46,7 @@ class Classifier:
         self.card = card
         self.adapted = adapted
         self.version = version or card.version
+        self._scorer: AdaptedScorer | PriorScorer | None
         self._scorer = None if adapted is None else _scorer_of(prior, adapted)
 
     @classmethod
@@ -71,6 +75,28 @@ class Classifier:
     def with_adapted(self, adapted: "Adapted", version: str) -> "Classifier":
         """The same prior, adapted to pairs."""
         return Classifier(self.prior, self.card, adapted=adapted, version=version)
+
+    def with_gains(self, gains: TaskGains) -> "Classifier":
+        """The same, moved by what tasks gained since it was fitted: the `excess` of pairs it did not see.
+
+        Gains that it had before in this way are replaced.
+        """
+        other = copy.copy(self)
+        other._scorer = (self._scorer or PriorScorer(self.prior)).with_gains(gains)
+        return other
+
+    def excess(self, conversation: Conversation, gain: float) -> tuple[str, float]:
+        """The task of a pair, and by how much its gain is above what is expected of the prompt alone.
+
+        Both are to be counted by task, for this version only.
+
+        Args:
+            conversation: What both models were asked.
+            gain: Standard score - flash score, in [-1, 1].
+        """
+        estimate = self.estimate(conversation)
+        scorer = self._scorer or PriorScorer(self.prior)
+        return scorer.excess(estimate.values, read_task(conversation.turns), estimate.task, gain)
 
     def estimate(self, conversation: Conversation) -> ComplexityEstimate:
         """Estimate a request.

@@ -56,6 +56,36 @@ class RiskCut:
     pairs: int
 
 
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Pairs from which a cut for any bound can be found; (N,) each.
+
+    Attributes:
+        scores: In [0, 1], of a model that did not learn from the pair.
+        flash: Scores of Flash's answers in [0, 1].
+        standard: Scores of the standard model's answers in [0, 1].
+    """
+
+    scores: Array
+    flash: Array
+    standard: Array
+
+    def cut(self, max_loss: float, confidence: float) -> RiskCut | None:
+        """As `risk_cut`."""
+        return risk_cut(self.scores, self.flash, self.standard, max_loss=max_loss, confidence=confidence)
+
+
+def fewest_pairs(max_loss: float, confidence: float) -> int:
+    """Pairs that it takes to prove a bound even if Flash never loses."""
+    low, high = 0, 1
+    while not _proven(np.zeros(high), max_loss, confidence):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _proven(np.zeros(middle), max_loss, confidence) else (middle, high)
+    return high
+
+
 def risk_cut(
     scores: Array,
     flash: Array,

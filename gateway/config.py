@@ -226,6 +226,11 @@ class Config(_Section):
     ledger: LedgerSection | None = Field(default=None, description="Left out: SQLite in the state folder.")
     models: dict[Name, ModelSection]
     tenants: Path | None = Field(default=None, description="Left out: `tenants` in the state folder.")
+    classifier: Path | None = Field(
+        default=None,
+        description="Has a folder of adapted versions for each tenant that has some. "
+        "Left out: `classifier` in the state folder.",
+    )
 
     @model_validator(mode="after")
     def _has_both_models(self) -> Self:
@@ -235,6 +240,10 @@ class Config(_Section):
         if AUTO in self.models:
             raise ValueError(f"models may not define {AUTO!r}: it means that Flashlane decides")
         return self
+
+    def pair_of_models(self) -> str:
+        """Name flash and standard together: what is learned of one pair says nothing of another."""
+        return "+".join(self.models[name].served_name for name in (FLASH, STANDARD))
 
     def facts(self) -> dict[str, ModelFacts]:
         """Return what decisions need to know, by model."""
@@ -336,8 +345,9 @@ def load_config(path: Path) -> Config:
         config = Config.model_validate(data)
     except ValidationError as error:
         raise ConfigInvalid("\n".join(f"{path}: {fault}" for fault in describe(error, Config))) from error
-    if config.tenants is not None:
-        config = config.model_copy(update={"tenants": path.parent / config.tenants})
+    folders = {"tenants": config.tenants, "classifier": config.classifier}
+    relative = {key: path.parent / folder for key, folder in folders.items() if folder is not None}
+    config = config.model_copy(update=relative)
     if config.ledger is not None and config.ledger.url is not None:
         ledger = config.ledger.model_copy(update={"url": _beside(path, config.ledger.url)})
         config = config.model_copy(update={"ledger": ledger})

@@ -3,6 +3,7 @@
 * GatewayError
   - ConfigInvalid        the configuration is wrong; nothing was started
   - StartFailed          a part could not be started; what had been started was stopped
+  - SharedStateAway      Redis cannot be reached by a command that needs it
   - LedgerUnavailable    records cannot be written or read
   - RequestError         the client's request is wrong
     - KeyMissing         no API key came with it
@@ -49,6 +50,10 @@ class ConfigInvalid(GatewayError):
 
 class StartFailed(GatewayError):
     """A part could not be started; what had been started was stopped."""
+
+
+class SharedStateAway(GatewayError):
+    """Redis cannot be reached by a command that needs it; requests go on without."""
 
 
 class LedgerUnavailable(GatewayError):

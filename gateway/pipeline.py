@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from backends.errors import BackendError, BackendRejected
 from backends.types import CHAT_PATH, Usage
+from classifier.types import Conversation
 from gateway.errors import ClientLeft, KeyMissing, LedgerUnavailable, to_answer
 from gateway.exchange import HEADER, Exchange
 from gateway.http import EVENT_STREAM, JSON, ClientPresence, Receive, Reply, Scope, Send, header, read_body
@@ -20,7 +21,7 @@ from gateway.requests.protocol import ClientRequest
 from gateway.services import Services
 from gateway.sse import DONE, KEEP_ALIVE
 from gateway.thinking.wishes import forces_a_tool, read_wish
-from policies.decision import COMPLEXITY, decide, needs_estimate
+from policies.decision import COMPLEXITY, QUALITY, decide, needs_estimate
 from policies.types import STANDARD, Ask, Caller, Decision, Hardness, Prices
 
 log = logging.getLogger(__name__)
@@ -141,13 +142,23 @@ def _estimate(
 ) -> None:
     if not needs_estimate(ask, caller.tenant, services.models):
         return
-    conversation = request.conversation()
+    conversation = _with_task(request.conversation(), caller, exchange.endpoint)
     try:
-        exchange.estimate = services.classifier.estimate(conversation)
+        exchange.estimate = services.rankers.of(caller.tenant.name).classifier.estimate(conversation)
     except Exception:
         # A request is not refused for want of an estimate: the policy decides without one.
         log.exception("%s: the classifier failed", exchange.id)
         services.telemetry.classifier_failed()
+
+
+def _with_task(conversation: Conversation, caller: Caller, endpoint: str) -> Conversation:
+    """Return a conversation whose task is known by what the tenant's tasks are to be known by."""
+    parts = caller.tenant.routing.task_by
+    key = caller.key_name if "key" in parts else ""
+    endpoint = endpoint if "endpoint" in parts else ""
+    if "prompt" in parts:
+        return replace(conversation, key=key, endpoint=endpoint)
+    return replace(conversation, task=key + endpoint)
 
 
 def _decide(
@@ -160,11 +171,14 @@ def _decide(
         tenant,
         services.models,
         cut=services.scores.cut(tenant.name, tenant.routing.standard_share),
+        bound=services.rankers.of(tenant.name).bound,
     )
     exchange.decision = decision
     if estimate is not None and decision.rule == COMPLEXITY:
         sent = decision.model == STANDARD
         services.scores.add(tenant.name, estimate.score, share=tenant.routing.standard_share, sent=sent)
+    elif estimate is not None and decision.rule == QUALITY:
+        services.scores.see(tenant.name, estimate.score)
     if decision.keep_input_tokens is not None:
         request.keep_last(decision.keep_input_tokens)
     return decision if request.portable else replace(decision, fallbacks=())

@@ -26,6 +26,7 @@ from gateway.config import Config, EmbeddedEngine
 from gateway.errors import StartFailed
 from gateway.health import Health
 from gateway.ledger import Ledger
+from gateway.rankers import Rankers
 from gateway.services import Services
 from gateway.settings import Settings
 from gateway.telemetry import Telemetry
@@ -34,7 +35,6 @@ from policies.recent_scores import SEED, RecentScores
 from policies.redis_client import connect
 from policies.tenant_file import KnownNames
 from policies.tenants import TenantBook
-from policies.types import FLASH, STANDARD
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +45,16 @@ RESTART_PAUSE = 5.0
 def tenants_folder(config: Config, settings: Settings) -> Path:
     """Return where the tenants' files are."""
     return config.tenants or settings.state_dir / "tenants"
+
+
+def versions_folder(config: Config, settings: Settings) -> Path:
+    """Return where the adapted versions of the tenants' classifiers are, a folder of versions a tenant."""
+    return config.classifier or settings.state_dir / "classifier"
+
+
+def embedded_url_file(settings: Settings) -> Path:
+    """Return where the URL of the embedded Valkey stands while a gateway runs."""
+    return settings.state_dir / "valkey" / "url"
 
 
 def known_names(config: Config) -> KnownNames:
@@ -75,6 +85,7 @@ class _Plan:
 
     tenants: TenantBook
     classifier: Classifier
+    rankers: Rankers
     pools: Mapping[str, Sequence[Pool]]
     engines: Sequence[ProcessSpec]
     ledger_url: str
@@ -91,9 +102,14 @@ def _plan(config: Config, settings: Settings) -> _Plan:
     else:
         port = free_port()
         valkey, redis_url = valkey_spec(settings.state_dir / "valkey", port), f"redis://127.0.0.1:{port}/0"
+    tenants = TenantBook(tenants_folder(config, settings), known_names(config))
+    classifier = Classifier.load()
+    rankers = Rankers(classifier, versions_folder(config, settings), config.pair_of_models())
+    rankers.look(tenants.tenants())
     return _Plan(
-        tenants=TenantBook(tenants_folder(config, settings), known_names(config)),
-        classifier=Classifier.load(),
+        tenants=tenants,
+        classifier=classifier,
+        rankers=rankers,
         pools=config.pools(settings.secrets, urls),
         engines=_engine_specs(placed, settings),
         ledger_url=_ledger_url(config, settings),
@@ -109,6 +125,7 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
     stack.push_async_callback(ledger.aclose)
     if plan.valkey is not None:
         await stack.enter_async_context(SupervisedProcess(plan.valkey))
+        await asyncio.to_thread(embedded_url_file(settings).write_text, plan.redis_url)
     redis = connect(plan.redis_url)
     stack.push_async_callback(redis.aclose)
     await _start_engines(plan.engines, stack)
@@ -117,14 +134,14 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
     fleet = Fleet(plan.pools, monotonic=clock.monotonic)
     stack.push_async_callback(fleet.aclose)
     reference = [plan.classifier.reference_cut((index + 0.5) / SEED) for index in range(SEED)]
-    pair = "+".join(config.models[name].served_name for name in (FLASH, STANDARD) if name in config.models)
-    kind = f"{plan.classifier.version}:{pair}"
-    scores = RecentScores(reference, process=secrets.token_hex(8), kind=kind)
+    scores = RecentScores(reference, process=secrets.token_hex(8))
+    for tenant in plan.tenants.names():
+        scores.begin(tenant, plan.rankers.kind(tenant))
     telemetry.watch(fleet)
     services = Services(
         clock=clock,
         tenants=plan.tenants,
-        classifier=plan.classifier,
+        rankers=plan.rankers,
         scores=scores,
         fleet=fleet,
         ledger=ledger,
@@ -137,6 +154,9 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
         "reload tenants": plan.tenants.keep_reloading,
         "probe replicas": fleet.keep_probing,
         "exchange scores": lambda: scores.keep_exchanging(redis, plan.tenants),
+        "refresh rankers": lambda: plan.rankers.keep_fresh(
+            redis, plan.tenants, began=scores.begin, failed=telemetry.gains_not_read
+        ),
     }
     await _warn_of_absent(fleet)
     await _start_jobs(stack, jobs)

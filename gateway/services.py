@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backends.fleet import Fleet
-from classifier.model import Classifier
 from gateway.clock import Clock
 from gateway.ledger import Ledger
+from gateway.rankers import Rankers
 from gateway.telemetry import Telemetry
 from policies.recent_scores import RecentScores
 from policies.tenants import TenantBook
@@ -25,7 +25,7 @@ class Services:
 
     clock: Clock
     tenants: TenantBook
-    classifier: Classifier
+    rankers: Rankers
     scores: RecentScores
     fleet: Fleet
     ledger: Ledger

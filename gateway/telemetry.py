@@ -88,6 +88,11 @@ class Telemetry:
             "Requests for `auto` that were decided without an estimate.",
             registry=registry,
         )
+        self._gains_errors = Counter(
+            "flashlane_task_gains_errors",
+            "Times that what tasks gained could not be read from Redis; what was read last is used.",
+            registry=registry,
+        )
         self._ledger_errors = Counter(
             "flashlane_ledger_errors",
             "Records that could not be written; they are in the log.",
@@ -165,6 +170,10 @@ class Telemetry:
     def classifier_failed(self) -> None:
         """Count one request that had to be decided without an estimate."""
         self._classifier_errors.inc()
+
+    def gains_not_read(self) -> None:
+        """Count one time that what tasks gained could not be read."""
+        self._gains_errors.inc()
 
     def ledger_failed(self) -> None:
         """Count one record that could not be written."""

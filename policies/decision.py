@@ -16,6 +16,7 @@ from policies.types import (
     Decision,
     Effort,
     Hardness,
+    LossBound,
     Mode,
     ModelTable,
     Overflow,
@@ -27,6 +28,9 @@ OUTPUT_RESERVE = 256
 
 COMPLEXITY = "complexity"
 """The rule that looked at the score and at nothing else."""
+
+QUALITY = "quality"
+"""The rule that looked at the score, against a cut that is proven to keep the loss in bounds."""
 
 LONGEST_SHOWN = 100
 """Characters of a model's name that a client made up which an error repeats."""
@@ -42,14 +46,21 @@ def needs_estimate(ask: Ask, tenant: Tenant, models: ModelTable) -> bool:
 
 
 def decide(
-    ask: Ask, hardness: Hardness | None, tenant: Tenant, models: ModelTable, *, cut: float
+    ask: Ask,
+    hardness: Hardness | None,
+    tenant: Tenant,
+    models: ModelTable,
+    *,
+    cut: float,
+    bound: LossBound | None = None,
 ) -> Decision:
     """Choose the model for a request.
 
     What a model can take comes before all: only models that have every capability that the request
     needs, and the tokenizer of its token ids, are chosen or fall in. Among those the rules decide: a
-    forced model, the tenant's mode, the context rule, risk domains, keywords. Else the tenant's hardest
-    `standard_share` goes to standard: those with a score above `cut`.
+    forced model, the tenant's mode, the context rule, risk domains, keywords. Else what has a score above
+    the cut that is proven for the loss that the tenant allows; without one, or until it is proven, the
+    tenant's hardest `standard_share`: those with a score above `cut`.
 
     Where a rule and a capability disagree, the capability wins, as the engine could but refuse: a
     request for `auto` goes to the one model that can take it in spite of the mode, the context rule
@@ -64,6 +75,7 @@ def decide(
         tenant: Whose request it is.
         models: Every configured model.
         cut: The (1 - standard_share) quantile of the tenant's recent scores.
+        bound: How it stands with the loss that the tenant allows; None when it states none.
 
     Raises:
         UnknownModel: The model is not configured, or the tenant may not use it.
@@ -71,7 +83,7 @@ def decide(
         Unsupported: The forced model, or every model that `auto` may choose, lacks what is needed.
         ThinkingConflict: Thinking is asked for, and a tool is forced, of a model that cannot do both.
     """
-    case = _Case(ask, hardness, tenant, models, cut)
+    case = _Case(ask, hardness, tenant, models, cut, bound)
     trace: list[str] = []
     overflow, limit = _overflow(case), tenant.context.max_input_tokens
     if overflow == "reject":
@@ -100,6 +112,7 @@ class _Case(NamedTuple):
     tenant: Tenant
     models: ModelTable
     cut: float
+    bound: LossBound | None
 
 
 def _choose(case: _Case, trace: list[str]) -> tuple[str, str]:
@@ -147,9 +160,20 @@ def _by_hardness(case: _Case, trace: list[str]) -> tuple[str, str]:
     keyword = _first_keyword(case.ask.text, routing.standard_keywords)
     if keyword is not None:
         return STANDARD, f"keyword:{keyword}"
-    if hardness.score > case.cut:
-        return STANDARD, f"{COMPLEXITY}:{hardness.score:.3f}>{case.cut:.3f}"
-    return FLASH, f"{COMPLEXITY}:{hardness.score:.3f}<={case.cut:.3f}"
+    return _by_score(hardness.score, case.cut, case.bound)
+
+
+def _by_score(score: float, cut: float, bound: LossBound | None) -> tuple[str, str]:
+    rule, note = COMPLEXITY, ""
+    if bound is not None and bound.cut is not None:
+        rule, cut = QUALITY, bound.cut
+        if cut < 0.0:
+            return STANDARD, f"{QUALITY}:{bound.note}"
+    elif bound is not None:
+        note = f" ({QUALITY}: {bound.note})"
+    if score > cut:
+        return STANDARD, f"{rule}:{score:.3f}>{cut:.3f}{note}"
+    return FLASH, f"{rule}:{score:.3f}<={cut:.3f}{note}"
 
 
 def _overflow(case: _Case) -> Overflow | None:
@@ -215,7 +239,7 @@ def _effort(
     ask = case.ask
     if not ask.may_think or not any(case.models[name].thinks for name in models):
         return None
-    easy = models[0] == FLASH and reason.startswith(COMPLEXITY)
+    easy = models[0] == FLASH and reason.startswith((COMPLEXITY, QUALITY))
     most = ask.max_output_tokens if cap is None else cap
     effort, why = choose_effort(ask, case.models[models[0]], easy=easy, limit=most)
     trace.append(why)

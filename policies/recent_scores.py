@@ -85,14 +85,12 @@ class TenantNames(Protocol):
 class RecentScores:
     """The windows of all tenants, and their exchange with other processes."""
 
-    def __init__(self, reference: Sequence[float], *, process: str, kind: str = "") -> None:
+    def __init__(self, reference: Sequence[float], *, process: str) -> None:
         """Start with empty windows.
 
         Args:
             reference: Scores of the shipped reference distribution, any number, any order.
             process: Unique name of this process, so that it can tell its own scores in the stream.
-            kind: What the scores mean, such as the weights that made them and the pair of models they
-                rank for; those of another kind are not mixed in.
         """
         ordered = sorted(reference)
         step = max(1.0, len(ordered) / SEED)
@@ -101,11 +99,24 @@ class RecentScores:
         random.Random(0).shuffle(seed)  # noqa: S311 - no secret
         self._seed = seed
         self._process = process.encode()
-        self._kind = kind
+        self._kinds: dict[str, str] = {}
         self._windows: dict[str, ScoreWindow] = {}
         self._owed: dict[str, tuple[float, float]] = {}  # the share asked for, and requests short of it
         self._unsent: dict[str, deque[float]] = {}
         self._seen: dict[str, bytes] = {}
+
+    def begin(self, tenant: str, kind: str) -> None:
+        """Tell what the scores of `tenant` mean from now on; those of another kind are not mixed in.
+
+        Args:
+            tenant: Its name.
+            kind: Such as the weights that make them, and the pair of models that they rank for.
+        """
+        if self._kinds.get(tenant) == kind:
+            return
+        self._kinds[tenant] = kind
+        for kept in (self._windows, self._owed, self._unsent, self._seen):
+            kept.pop(tenant, None)
 
     def cut(self, tenant: str, share: float) -> float:
         """Return the score above which the hardest `share` of the tenant's traffic lies.
@@ -128,6 +139,10 @@ class RecentScores:
         """
         asked, owed = self._owed.get(tenant, (share, 0.0))
         self._owed[tenant] = (share, (owed if asked == share else 0.0) + share - sent)
+        self.see(tenant, score)
+
+    def see(self, tenant: str, score: float) -> None:
+        """Take in a score of `tenant` that another cut than the share's decided."""
         self._window(tenant).add(score)
         unsent = self._unsent.get(tenant)
         if unsent is None:
@@ -166,10 +181,14 @@ class RecentScores:
         return window
 
     def _stream(self, tenant: str) -> str:
-        return f"flashlane:scores:{{{tenant}}}:{self._kind}"
+        return f"flashlane:scores:{{{tenant}}}:{self._kinds.get(tenant, '')}"
 
     async def _receive(self, redis: Redis, tenant: str) -> None:
-        for entry, fields in await _read_after(redis, self._stream(tenant), self._seen.get(tenant)):
+        stream = self._stream(tenant)
+        entries = await _read_after(redis, stream, self._seen.get(tenant))
+        if stream != self._stream(tenant):  # `begin` came between: these are of another kind
+            return
+        for entry, fields in entries:
             self._seen[tenant] = entry
             if fields.get(b"from") != self._process:
                 window = self._window(tenant)

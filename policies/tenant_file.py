@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from policies.errors import TenantFileInvalid
-from policies.types import FLASH, STANDARD, ContextRule, Key, Mode, Routing, Tenant
+from policies.types import FLASH, STANDARD, TASK_PARTS, ContextRule, Key, Mode, Routing, TaskPart, Tenant
 from policies.validation import describe, unknown_name
 from policies.yaml_file import YamlInvalid, read_yaml
 
@@ -34,8 +34,19 @@ class RoutingSection(_Section):
 
     mode: Mode = Mode.AUTO
     standard_share: float = Field(default=0.35, ge=0.0, le=1.0)
-    max_quality_loss: float | None = Field(default=None, gt=0.0, lt=1.0)
-    confidence: float = Field(default=0.95, gt=0.0, lt=1.0)
+    max_quality_loss: float | None = Field(
+        default=None,
+        gt=0.0,
+        lt=1.0,
+        description="Most that answers may be worse than those of standard alone, on average. "
+        "Until the tenant's pairs prove it, standard_share holds.",
+    )
+    confidence: float = Field(default=0.95, gt=0.0, lt=1.0, description="Of max_quality_loss.")
+    task_by: list[TaskPart] = Field(
+        default_factory=lambda: list(TASK_PARTS),
+        min_length=1,
+        description="What a task is known by: the system prompt and tools, the key, the endpoint.",
+    )
     standard_domains: Words = Field(default_factory=list[str])
     standard_keywords: Words = Field(default_factory=list[str])
     sticky: Literal["conversation", "none"] = "none"
@@ -113,6 +124,9 @@ class TenantFile(_Section):
             routing=Routing(
                 mode=routing.mode,
                 standard_share=routing.standard_share,
+                max_quality_loss=routing.max_quality_loss,
+                confidence=routing.confidence,
+                task_by=frozenset(routing.task_by),
                 standard_domains=frozenset(routing.standard_domains),
                 standard_keywords=tuple(word.lower() for word in routing.standard_keywords),
                 fallback=tuple(routing.fallback),
@@ -130,8 +144,6 @@ class TenantFile(_Section):
             "limits": self.limits is not None,
             "budget": self.budget is not None,
             "prefixes": bool(self.prefixes),
-            "routing.max_quality_loss": self.routing.max_quality_loss is not None,
-            "routing.confidence": "confidence" in self.routing.model_fields_set,
             "routing.sticky": self.routing.sticky != "none",
         }
         return [key for key, present in named.items() if present]

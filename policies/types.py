@@ -22,6 +22,11 @@ DEFAULT_CAPABILITIES = frozenset({TOOLS, JSON_SCHEMA})
 
 Overflow = Literal["standard", "truncate", "reject"]
 
+TaskPart = Literal["prompt", "key", "endpoint"]
+"""What tells one task of a tenant from another; the prompt is the system prompt and the tools."""
+
+TASK_PARTS: tuple[TaskPart, ...] = ("prompt", "key", "endpoint")
+
 
 class Mode(StrEnum):
     """Who chooses the model when a request says `auto`."""
@@ -51,6 +56,10 @@ class Routing:
     Attributes:
         mode: `auto` decides by request; the others always take that model.
         standard_share: Share of the tenant's hardest traffic that goes to standard, in [0, 1].
+        max_quality_loss: Most that answers may be worse than those of standard alone, on average, in (0, 1);
+            None when only the share counts. Until it can be proven the share holds.
+        confidence: With which it is to be proven, in (0, 1).
+        task_by: What a task is known by.
         standard_domains: Domains that always go to standard.
         standard_keywords: Words that send a request to standard, lower case.
         fallback: Models to try, in order, when the chosen one cannot start an answer.
@@ -59,6 +68,9 @@ class Routing:
 
     mode: Mode = Mode.AUTO
     standard_share: float = 0.35
+    max_quality_loss: float | None = None
+    confidence: float = 0.95
+    task_by: frozenset[TaskPart] = frozenset(TASK_PARTS)
     standard_domains: frozenset[str] = frozenset()
     standard_keywords: tuple[str, ...] = ()
     fallback: tuple[str, ...] = (STANDARD, FLASH)
@@ -198,6 +210,19 @@ class Hardness(msgspec.Struct, frozen=True):
 
     score: float
     domain: str
+
+
+class LossBound(msgspec.Struct, frozen=True):
+    """What is proven of the loss that a tenant allows (`Routing.max_quality_loss`).
+
+    Attributes:
+        cut: Scores above it go to standard, all when it is negative; None while the pairs are too few
+            to prove anything, so that the share holds.
+        note: In a few words how it stands, "1,200 pairs" or "120 of 167 pairs".
+    """
+
+    cut: float | None
+    note: str
 
 
 class Decision(msgspec.Struct, frozen=True):

@@ -14,12 +14,15 @@ from classifier.types import ComplexityEstimate, Conversation, Turn
 from gateway.cli.classifier_adapt import adapt, rollback, versions
 from gateway.cli.classifier_eval import evaluate
 from gateway.cli.classifier_output import JsonOption, one_line_errors, print_json, progress_line
+from gateway.cli.classifier_tenant import record
+from gateway.rankers import loss_bound
 
 # Training and evaluation import numpy and scikit-learn; `explain` must not wait for them, so their modules
 # are imported by the commands that need them.
 
 app = typer.Typer(help="The complexity classifier: train, adapt, measure, explain.", no_args_is_help=True)
 app.command()(adapt)
+app.command()(record)
 app.command()(versions)
 app.command()(rollback)
 app.command("eval")(evaluate)
@@ -47,8 +50,15 @@ def explain(
     prompt: Annotated[str, typer.Argument(help="The last user turn.")],
     *,
     system: Annotated[str, typer.Option("--system", help="The system prompt; names the task.")] = "",
-    task: Annotated[str, typer.Option("--task", help="The task's name, in place of the one derived.")] = "",
+    task: Annotated[str, typer.Option("--task", help="The task's name, as a record has it.")] = "",
     model: Annotated[Path | None, typer.Option("--model", help="Weights to ask; the shipped ones.")] = None,
+    max_quality_loss: Annotated[
+        float | None,
+        typer.Option("--max-quality-loss", min=1e-6, max=1 - 1e-6, help="Cut for this loss, where proven."),
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option("--confidence", min=1e-6, max=1 - 1e-6, help="Of the loss.")
+    ] = 0.95,
     as_json: JsonOption = False,
 ) -> None:
     """Print the score of a prompt, where it would go, and what moved it."""
@@ -56,7 +66,12 @@ def explain(
         classifier = Classifier.load(model)
     conversation = Conversation(turns=[Turn("user", prompt)], system=system, task=task)
     estimate = classifier.estimate(conversation)
-    cut = classifier.reference_cut(EXPLAINED_SHARE)
+    cut, rule = classifier.reference_cut(EXPLAINED_SHARE), f"at a standard share of {EXPLAINED_SHARE:.0%}"
+    if max_quality_loss is not None:
+        bound = loss_bound(classifier, max_quality_loss, confidence)
+        proven = f"for a loss of {max_quality_loss:g} with confidence {confidence:g} ({bound.note})"
+        rule = proven if bound.cut is not None else f"{rule}, as there is none {proven}"
+        cut = cut if bound.cut is None else bound.cut
     moved = classifier.contributions(estimate.features, conversation)
     route = "standard" if estimate.score > cut else "flash"
     if as_json:
@@ -64,6 +79,7 @@ def explain(
             score=round(estimate.score, 4),
             cut=round(cut, 4),
             standard_share=EXPLAINED_SHARE,
+            cut_rule=rule,
             route=route,
             domain=estimate.domain,
             task=estimate.task,
@@ -77,10 +93,7 @@ def explain(
         print_json(explanation)
         return
     console = Console()
-    console.print(
-        f"score {estimate.score:.3f}, cut at a standard share of {EXPLAINED_SHARE:.0%}: {cut:.3f}"
-        f" -> [bold]{route}[/bold]"
-    )
+    console.print(f"score {estimate.score:.3f}, cut {rule}: {cut:.3f} -> [bold]{route}[/bold]")
     console.print(f"domain {estimate.domain}, task {estimate.task or '-'}, weights {estimate.model_version}")
     console.print(_features_table(estimate, moved))
 
@@ -94,6 +107,7 @@ class _Explanation(msgspec.Struct, frozen=True, kw_only=True):
     score: float
     cut: float
     standard_share: float
+    cut_rule: str
     route: str
     domain: str
     task: str

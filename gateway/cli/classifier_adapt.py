@@ -12,25 +12,29 @@ from classifier.model import Classifier
 from classifier.versions import roll_back, version_folder
 from classifier.versions import versions as versions_in
 from gateway.cli.classifier_output import JsonOption, one_line_errors, print_json, progress_line
+from gateway.cli.classifier_tenant import ConfigOption, PairsOption, TaskColumnOption, tenant_place
+from gateway.cli.console import errors_end_the_command
 
 if TYPE_CHECKING:  # imports numpy, which `explain` does without
     from classifier.adapted import AdaptationReport, Interval
     from classifier.adapted_file import AdaptedCard
 
 FolderArgument = Annotated[Path, typer.Argument(help="Folder of the versions.")]
-FolderOption = Annotated[Path, typer.Option("--out", help="Folder of the versions.")]
+FolderOption = Annotated[
+    Path | None, typer.Option("--out", help="Folder of the versions, in place of --tenant.")
+]
+ForTenantOption = Annotated[
+    str | None, typer.Option("--tenant", help="Whose pairs they are; running gateways serve it the version.")
+]
 
 
 def adapt(
-    pairs: Annotated[
-        Path,
-        typer.Option(
-            "--pairs", help="File (.jsonl, .csv, .parquet) of prompt, flash_score, standard_score and task."
-        ),
-    ],
-    out: FolderOption,
+    pairs: PairsOption,
+    out: FolderOption = None,
+    tenant: ForTenantOption = None,
+    config_file: ConfigOption = None,
     *,
-    task_column: Annotated[str, typer.Option("--task-column", help="Column that names the task.")] = "task",
+    task_column: TaskColumnOption = "task",
     as_json: JsonOption = False,
 ) -> None:
     """Refit the shipped weights to pairs of your own two models, and keep the result as a new version.
@@ -38,13 +42,14 @@ def adapt(
     Shows the ranking before and after on held-out pairs. Refused when the pairs say nothing that the shipped
     weights did not say; nothing is written then.
     """
-    with one_line_errors(), progress_line() as report:
+    with errors_end_the_command(), one_line_errors(), progress_line() as report:
         # These import numpy; the other commands must not wait for it.
         from classifier.adaptation import adapt as adapt_to
         from classifier.adapted_file import save_adapted
         from classifier.pairs import load_pairs
         from classifier.versions import add_version
 
+        folder, models = _destination(out, tenant, config_file)
         report("reading the pairs")
         found = load_pairs(pairs, task_column)
         classifier = Classifier.load()
@@ -52,15 +57,27 @@ def adapt(
         adapted = adapt_to(classifier.prior, found)
         created = datetime.now(UTC).isoformat(timespec="seconds")
         number = add_version(
-            out,
-            lambda folder: save_adapted(folder, adapted, prior=classifier.card.version, created=created),
+            folder,
+            lambda new: save_adapted(
+                new, adapted, prior=classifier.card.version, created=created, models=models
+            ),
         )
-        version = Classifier.load(version_folder(out, number)).version
+        version = Classifier.load(version_folder(folder, number)).version
     if as_json:
         print_json({"number": number, "version": version, "report": adapted.report})
         return
     Console().print(_report_table(adapted.report))
-    typer.echo(f"version {number} ({version}) written to {out} and served from now on")
+    typer.echo(f"version {number} ({version}) written to {folder} and served from now on")
+
+
+def _destination(out: Path | None, tenant: str | None, config_file: Path | None) -> tuple[Path, str]:
+    """The folder of versions, and the pair of models that the pairs are of; "" when nobody says."""
+    if tenant is not None and out is None:
+        place = tenant_place(tenant, config_file)
+        return place.versions, place.models
+    if out is None or tenant is not None:
+        raise typer.BadParameter("give either --tenant, whom the version is for, or --out, a folder")
+    return out, ""
 
 
 def versions(

@@ -6,9 +6,12 @@ from typing import Annotated
 
 import typer
 
+from classifier.model import Classifier
 from gateway.cli.console import errors_end_the_command
 from gateway.config import Config, load_config
-from gateway.runtime import known_names
+from gateway.rankers import Rankers
+from gateway.runtime import known_names, versions_folder
+from gateway.settings import Settings
 from policies.errors import TenantFileInvalid
 from policies.tenant_file import TenantFile
 from policies.tenants import TenantBook, files_of
@@ -22,7 +25,7 @@ def check(file: Annotated[Path, typer.Argument(help="A flashlane.yaml.")]) -> No
     with errors_end_the_command():
         config = load_config(file)
         idle = [f"{file}: {key}" for key in config.not_enforced()]
-        folder = config.tenants
+        folder, bounds = config.tenants, list[str]()
         if folder is not None:
             if not folder.is_dir():
                 raise TenantFileInvalid(f"{file}: tenants: there is no folder {folder}.")
@@ -30,9 +33,33 @@ def check(file: Annotated[Path, typer.Argument(help="A flashlane.yaml.")]) -> No
                 TenantBook(folder, known_names(config))
             for path, tenant in files_of(folder):
                 idle += [f"{path}: {key}" for key in tenant.not_enforced()]
+                bounds += _bound(path, tenant, versions_folder(config, Settings.from_env()), config)
     for line in idle:
         print(f"{line}: read, but this version does not act on it yet")
+    for line in bounds:
+        print(line)
     print(f"{file}: is valid")
+
+
+def _bound(path: Path, file: TenantFile, versions: Path, config: Config) -> list[str]:
+    """Say how it stands with the loss that a tenant allows."""
+    tenant = file.to_tenant()
+    if tenant.routing.max_quality_loss is None:
+        return []
+    rankers = Rankers(Classifier.load(), versions, config.pair_of_models())
+    rankers.look([tenant])
+    bound = rankers.of(tenant.name).bound
+    where = f"{path}: routing.max_quality_loss"
+    note = "" if bound is None else bound.note
+    how = f"proven with confidence {tenant.routing.confidence:g} ({note})"
+    if bound is None or bound.cut is None:
+        how = (
+            f"not proven yet ({note}), so standard_share {tenant.routing.standard_share:g} holds; "
+            f"add pairs: flashlane classifier adapt --tenant {tenant.name} --pairs FILE"
+        )
+    elif bound.cut < 0.0:
+        how = f"{note} with confidence {tenant.routing.confidence:g}, so everything goes to standard"
+    return [f"{where}: {how}"]
 
 
 @app.command()

@@ -173,7 +173,7 @@ def test_damaged_or_foreign_versions_are_refused_by_name(version: Path, classifi
     card.write_text(text.replace(f'"prior": "{classifier.card.version}"', '"prior": "prior-1-other"'))
     with pytest.raises(ModelFileInvalid, match="prior-1-other"):
         Classifier.load(version)
-    card.write_text(text.replace('"format": 1', '"format": 9'))
+    card.write_text(text.replace('"format": 2', '"format": 9'))
     with pytest.raises(ModelFileInvalid, match="format 9"):
         Classifier.load(version)
     card.write_text("{")

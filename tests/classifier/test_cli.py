@@ -1,5 +1,6 @@
 """`flashlane classifier`."""
 
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -7,9 +8,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from classifier.adapted_file import load_card
 from classifier.features import FEATURE_NAMES
 from classifier.model import Classifier
+from gateway.cli import app as flashlane
 from gateway.cli.classifier import app
+from gateway.shared_gains import gains_key, read_gains
+from policies.redis_client import connect
+from tests.support.gateway import KEY, write_tenant
 
 
 def run(*arguments: str) -> Result:
@@ -150,3 +156,82 @@ def test_an_output_that_is_a_file_is_one_clear_line(labelled: Path, tmp_path: Pa
     result = run("train", "--data", str(labelled), "--out", str(tmp_path / "taken"))
     assert result.exit_code == 2
     assert "taken" in result.stderr
+
+
+CONFIG = """
+models:
+  flash: {served_name: a, pools: [{name: main, replicas: [{url: "http://127.0.0.1:9"}]}]}
+  standard: {served_name: b, pools: [{name: main, replicas: [{url: "http://127.0.0.1:9"}]}]}
+tenants: tenants
+classifier: versions
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A gateway's configuration with the tenant acme, which allows a loss."""
+    write_tenant(tmp_path / "tenants", "acme", KEY, {"routing": {"max_quality_loss": 0.1}})
+    file = tmp_path / "flashlane.yaml"
+    file.write_text(CONFIG)
+    return file
+
+
+def test_adapting_for_a_tenant_makes_the_version_that_its_gateway_serves(
+    own_pairs: Path, config: Path, tmp_path: Path
+):
+    checked = CliRunner().invoke(flashlane, ["config", "check", str(config)])
+    assert "not proven yet (no pairs), so standard_share 0.35 holds" in checked.stdout
+    place = ("--tenant", "acme", "--config", str(config))
+    adapted = run("adapt", "--pairs", str(own_pairs), *place, "--json")
+    assert adapted.exit_code == 0, adapted.stderr
+    card = load_card(tmp_path / "versions" / "acme" / "0001")
+    assert card.models == "a+b"
+    checked = CliRunner().invoke(flashlane, ["config", "check", str(config)])
+    assert "proven with confidence 0.95 (120 pairs, " in checked.stdout
+    model = ("--model", str(tmp_path / "versions" / "acme"))
+    shown = run("explain", "Do it", *model, "--max-quality-loss", "0.1", "--json")
+    assert "for a loss of 0.1 with confidence 0.95 (120 pairs" in json.loads(shown.stdout)["cut_rule"]
+    shown = run("explain", "Do it", *model, "--max-quality-loss", "0.01")
+    assert "as there is none for a loss of 0.01" in " ".join(shown.stdout.split())
+
+
+def test_adapting_needs_a_folder_or_a_tenant_that_is_there(own_pairs: Path, config: Path):
+    for place in ((), ("--tenant", "acme", "--out", "folder")):
+        assert "either --tenant" in run("adapt", "--pairs", str(own_pairs), *place).stderr
+    unknown = run("adapt", "--pairs", str(own_pairs), "--tenant", "acm", "--config", str(config))
+    assert unknown.exit_code == 1
+    assert "did you mean 'acme'?" in unknown.stderr
+
+
+async def test_recorded_pairs_are_counted_under_the_version_that_is_served(
+    own_pairs: Path, config: Path, redis_url: str
+):
+    await asyncio.to_thread(config.write_text, CONFIG + f"redis: {{url: '{redis_url}'}}\n")
+    async with connect(redis_url) as redis:
+        await redis.flushall()  # pyright: ignore[reportUnknownMemberType]
+        arguments = ("record", "--pairs", str(own_pairs), "--tenant", "acme", "--config", str(config))
+        recorded = await asyncio.to_thread(run, *arguments, "--json")
+        assert recorded.exit_code == 0, recorded.stderr
+        found = json.loads(recorded.stdout)
+        assert found["tasks"] == {"easy": 60, "hard": 60}
+        gains = await read_gains(redis, gains_key("acme", "a+b", found["version"]))
+    assert gains.tasks["hard"].pairs == 60
+    assert gains.effect("hard") > 0.1 > gains.effect("easy")
+
+
+def test_recording_without_a_gateway_or_without_tasks_is_one_clear_line(
+    own_pairs: Path, config: Path, tmp_path: Path
+):
+    arguments = ("record", "--tenant", "acme", "--config", str(config), "--pairs")
+    env = {"FLASHLANE_STATE": str(tmp_path / "state")}
+    nowhere = CliRunner().invoke(app, [*arguments, str(own_pairs)], env=env)
+    assert nowhere.exit_code == 1
+    assert "none has run here" in nowhere.stderr
+    (tmp_path / "state" / "valkey").mkdir(parents=True)
+    (tmp_path / "state" / "valkey" / "url").write_text("redis://127.0.0.1:9/0")
+    away = CliRunner().invoke(app, [*arguments, str(own_pairs)], env=env)
+    assert away.exit_code == 1
+    assert "nothing was counted" in away.stderr
+    nameless = tmp_path / "nameless.jsonl"
+    nameless.write_text('{"prompt": "Do it", "flash_score": 0.0, "standard_score": 1.0}\n')
+    assert "no pair names its task" in CliRunner().invoke(app, [*arguments, str(nameless)], env=env).stderr

@@ -1,12 +1,22 @@
 """The promise of a cut is kept as often as it says, and is worth having."""
 
+from dataclasses import replace
 from math import comb
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from classifier.risk import CANDIDATES, Array, risk_cut
+from classifier.adaptation import adapt
+from classifier.adapted_file import load_adapted, save_adapted
+from classifier.adapted_scorer import AdaptedScorer
+from classifier.errors import ModelFileInvalid
+from classifier.model import Classifier
+from classifier.reading import read
+from classifier.risk import CANDIDATES, Array, Calibration, fewest_pairs, risk_cut
+from classifier.types import Conversation, Turn
+from tests.classifier.test_adaptation import pairs_of
 
 RESAMPLES = 1000
 BOUND = 0.03
@@ -106,3 +116,60 @@ def test_what_is_out_of_range_is_named(change: dict[str, Any], named: str):
     } | change  # fmt: skip
     with pytest.raises(ValueError, match=named):
         risk_cut(**arguments)
+
+
+@pytest.mark.parametrize(("max_loss", "confidence"), [(0.02, 0.95), (0.1, 0.8), (0.005, 0.99)])
+def test_the_fewest_pairs_are_those_that_suffice_when_flash_never_loses(max_loss: float, confidence: float):
+    def cut_of(pairs: int) -> object:
+        ones = np.ones(pairs)
+        return risk_cut(np.linspace(0, 1, pairs), ones, ones, max_loss=max_loss, confidence=confidence)
+
+    fewest = fewest_pairs(max_loss, confidence)
+    assert cut_of(fewest) is not None
+    assert cut_of(fewest - 1) is None
+
+
+def test_the_promise_is_kept_through_what_a_version_stores(classifier: Classifier, tmp_path: Path):
+    """A thousand versions, each with a calibration of its own, written, read and cut."""
+    rng = np.random.default_rng(12)
+    scores, flash, standard = population(rng)
+    losses = true_losses(scores, flash, standard)
+    adapted = adapt(classifier.prior, pairs_of(80))
+    prior = classifier.card.version
+    pairs, broken, found = 300, 0, 0
+    for _ in range(RESAMPLES):
+        rows = rng.integers(0, len(scores), pairs)
+        calibration = Calibration(scores[rows], flash[rows], standard[rows])
+        report = replace(adapted.report, pairs=pairs)
+        save_adapted(tmp_path, replace(adapted, calibration=calibration, report=report), prior=prior)
+        cut = load_adapted(tmp_path, prior=prior)[0].calibration.cut(BOUND, CONFIDENCE)
+        if cut is not None:
+            found += 1
+            broken += losses[cut.cut] > BOUND
+    assert found > 0.85 * RESAMPLES
+    assert broken <= most_often(RESAMPLES, 1 - CONFIDENCE)
+
+
+def test_a_version_is_calibrated_on_scores_that_did_not_learn_from_the_same_pair(classifier: Classifier):
+    """What a model says of its own pairs looks better than it is."""
+    pairs = pairs_of(120, seed=8)
+    adapted = adapt(classifier.prior, pairs)
+    gains = np.array([pair.gain for pair in pairs])
+    scorer = AdaptedScorer(classifier.prior, adapted)
+
+    def score(prompt: str, task: str) -> float:
+        conversation = Conversation(turns=[Turn("user", prompt)])
+        return scorer.estimate(classifier.estimate(conversation).values, read(prompt), task)[0]
+
+    own = np.array([score(pair.prompt, pair.task) for pair in pairs])
+    stored = adapted.calibration
+    assert np.array_equal(stored.standard - stored.flash, gains)
+    assert np.corrcoef(stored.scores, gains)[0, 1] < np.corrcoef(own, gains)[0, 1]
+
+
+def test_a_calibration_that_is_out_of_range_is_refused(classifier: Classifier, tmp_path: Path):
+    adapted = adapt(classifier.prior, pairs_of(80))
+    wrong = replace(adapted.calibration, flash=adapted.calibration.flash + 2.0)
+    save_adapted(tmp_path, replace(adapted, calibration=wrong), prior=classifier.card.version)
+    with pytest.raises(ModelFileInvalid, match="calibration"):
+        load_adapted(tmp_path, prior=classifier.card.version)

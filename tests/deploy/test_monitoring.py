@@ -100,6 +100,7 @@ def gateway_metrics() -> dict[str, frozenset[str]]:
     telemetry.upstream_failed("flash/latency/0", BackendUnavailable("gone", replica="flash/latency/0"))
     telemetry.ledger_failed()
     telemetry.classifier_failed()
+    telemetry.gains_not_read()
     return {
         sample.name: frozenset(sample.labels) | FROM_PROMETHEUS
         for family in text_string_to_metric_families(asyncio.run(telemetry.render()).decode())

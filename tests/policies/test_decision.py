@@ -6,7 +6,18 @@ from hypothesis import strategies as st
 
 from policies.decision import decide, needs_estimate
 from policies.errors import InputTooLong, UnknownModel
-from policies.types import Ask, ContextRule, Decision, Hardness, Mode, ModelFacts, Overflow, Routing, Tenant
+from policies.types import (
+    Ask,
+    ContextRule,
+    Decision,
+    Hardness,
+    LossBound,
+    Mode,
+    ModelFacts,
+    Overflow,
+    Routing,
+    Tenant,
+)
 
 MODELS = {"flash": ModelFacts("flash", 1000), "standard": ModelFacts("standard", 4000)}
 EASY = Hardness(0.1, "chat")
@@ -14,10 +25,14 @@ HARD = Hardness(0.9, "chat")
 
 
 def run(
-    ask: Ask | None = None, hardness: Hardness | None = EASY, tenant: Tenant | None = None, cut: float = 0.5
+    ask: Ask | None = None,
+    hardness: Hardness | None = EASY,
+    tenant: Tenant | None = None,
+    cut: float = 0.5,
+    bound: LossBound | None = None,
 ) -> Decision:
     """Decide with defaults for what a test does not care about."""
-    return decide(ask or Ask("auto", 10), hardness, tenant or Tenant("acme"), MODELS, cut=cut)
+    return decide(ask or Ask("auto", 10), hardness, tenant or Tenant("acme"), MODELS, cut=cut, bound=bound)
 
 
 def with_routing(**settings: object) -> Tenant:
@@ -29,6 +44,31 @@ def test_a_score_above_the_cut_goes_to_standard_and_one_at_it_to_flash():
     assert run(hardness=HARD).model == "standard"
     assert run(hardness=Hardness(0.5, "chat")).model == "flash"
     assert run(hardness=HARD).reason == "complexity:0.900>0.500"
+
+
+@pytest.mark.parametrize(
+    ("bound", "model", "reason"),
+    [
+        (LossBound(0.42, "1,200 pairs"), "flash", "quality:0.310<=0.420"),
+        (LossBound(0.25, "1,200 pairs"), "standard", "quality:0.310>0.250"),
+        (LossBound(-1.0, "no cut keeps a loss of 0.02"), "standard", "quality:no cut keeps a loss of 0.02"),
+        (LossBound(None, "120 of 167 pairs"), "flash", "complexity:0.310<=0.500 (quality: 120 of 167 pairs)"),
+        (None, "flash", "complexity:0.310<=0.500"),
+    ],
+)
+def test_a_loss_that_the_tenant_allows_decides_once_it_is_proven_and_the_share_until_then(
+    bound: LossBound | None, model: str, reason: str
+):
+    decision = run(hardness=Hardness(0.31, "chat"), bound=bound)
+    assert (decision.model, decision.reason) == (model, reason)
+    assert decision.rule == reason.partition(":")[0]
+
+
+def test_what_is_proven_of_a_loss_does_not_lift_other_rules():
+    bound = LossBound(1.0, "1,200 pairs")
+    tenant = with_routing(standard_domains=frozenset({"legal"}), max_quality_loss=0.02)
+    assert run(hardness=Hardness(0.0, "legal"), tenant=tenant, bound=bound).reason == "domain:legal"
+    assert run(Ask("standard", 10), tenant=tenant, bound=bound).reason == "forced:standard"
 
 
 def test_a_model_that_was_named_is_taken_whatever_the_score():

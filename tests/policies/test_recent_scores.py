@@ -1,5 +1,6 @@
 """The cut by a tenant's own scores."""
 
+import asyncio
 import random
 from collections.abc import AsyncGenerator, Callable, Iterable
 
@@ -115,7 +116,9 @@ def test_within_the_share_the_hardest_go_to_standard():
 
 
 async def test_scores_of_another_kind_are_not_mixed_in(redis: Redis):
-    old, new = (RecentScores(REFERENCE, process="ab"[k], kind=f"prior-{k}:f+s") for k in (0, 1))
+    old, new = (RecentScores(REFERENCE, process=name) for name in "ab")
+    old.begin("acme", "prior-0:f+s")
+    new.begin("acme", "prior-1:f+s")
     for _ in range(WINDOW):
         feed(old, 0.9)
     await old.exchange(redis, ["acme"])
@@ -175,3 +178,34 @@ def test_the_seed_is_a_fair_sample_at_any_point_of_its_leaving():
         feed(scores, 0.0)
     # Half of the seed is left, a quarter of the window; its median is the reference's.
     assert scores.cut("acme", SEED / 4 / WINDOW) == pytest.approx(0.5, abs=0.08)
+
+
+async def test_scores_that_were_asked_for_before_their_kind_changed_are_not_taken_in(redis: Redis):
+    first, second = RecentScores(REFERENCE, process="a"), RecentScores(REFERENCE, process="b")
+    for scores in (first, second):
+        scores.begin("acme", "old")
+    for _ in range(WINDOW):
+        feed(first, 0.9)
+    await first.exchange(redis, ["acme"])
+
+    async def change() -> None:
+        second.begin("acme", "new")
+
+    await asyncio.gather(second.exchange(redis, ["acme"]), change())
+    assert second.cut("acme", 0.35) == RecentScores(REFERENCE, process="c").cut("acme", 0.35)
+
+
+def test_a_kind_that_is_told_again_forgets_nothing():
+    scores = RecentScores(REFERENCE, process="a")
+    scores.begin("acme", "old")
+    for _ in range(WINDOW):
+        feed(scores, 0.9)
+    scores.begin("acme", "old")
+    assert scores.cut("acme", 0.35) == 0.9
+
+
+def test_scores_that_another_cut_decided_owe_the_share_nothing():
+    scores = RecentScores([0.5] * 1000, process="a")
+    for _ in range(WINDOW):
+        scores.see("acme", 0.5)
+    assert scores.cut("acme", 0.35) == 0.5

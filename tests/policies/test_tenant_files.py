@@ -56,6 +56,13 @@ def test_settings_that_are_read_and_not_acted_on_are_named(tmp_path: Path):
     idle = parse_tenant_file(write(tmp_path, WHOLE)).not_enforced()
     assert set(idle) == {"priority", "limits", "budget", "prefixes", "routing.sticky"}
     assert parse_tenant_file(write(tmp_path, "tenant: acme")).not_enforced() == []
+    bounded = write(
+        tmp_path, "tenant: acme\nrouting: {max_quality_loss: 0.02, confidence: 0.9, task_by: [key]}"
+    )
+    file = parse_tenant_file(bounded)
+    assert file.not_enforced() == []
+    routing = file.to_tenant().routing
+    assert (routing.max_quality_loss, routing.confidence, routing.task_by) == (0.02, 0.9, {"key"})
 
 
 @pytest.mark.parametrize("usd", ["0.01", '"0.01"', "500"])
@@ -75,6 +82,9 @@ def test_a_hash_in_capitals_and_money_as_a_number_are_taken(tmp_path: Path, usd:
         ("tenant: acme\nrouting: {standard_shar: 1}", "did you mean 'standard_share'?"),
         ("tenant: acme\nrouting: {standard_share: 2}", "routing.standard_share: Input should be less than"),
         ("tenant: acme\nkeys: [{name: web, sha256: abc}]", "keys.0.sha256"),
+        ("tenant: acme\nrouting: {task_by: [model]}", "routing.task_by.0: Input should be 'prompt', 'key'"),
+        ("tenant: acme\nrouting: {task_by: []}", "routing.task_by: List should have at least 1 item"),
+        ("tenant: acme\nrouting: {max_quality_loss: 1}", "routing.max_quality_loss: Input should be less"),
         ("tenant: Not A Name", "tenant: String should match"),
         ("routing: {}", "tenant: Field required"),
         ("- a\n- b", "expected a mapping"),
