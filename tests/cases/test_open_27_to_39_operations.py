@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,6 +16,7 @@ from backends.types import CHAT_PATH
 from classifier.types import ComplexityEstimate, Conversation, Turn
 from gateway.exchange import HEADER
 from gateway.pipeline import Endpoint
+from gateway.rankers import Rankers
 from gateway.requests.chat import parse_chat
 from tests.cases.playing import (
     DONE,
@@ -139,7 +141,8 @@ class Broken:
 async def test_a_classifier_that_fails_costs_no_request(gateway: GatewayUnderTest):
     """OPEN-27 c: the default tier answers, and a metric counts it."""
     broken: Any = Broken()
-    services = replace(gateway.services, classifier=broken)
+    rankers = Rankers(broken, Path("nowhere"), "flash+standard")
+    services = replace(gateway.services, rankers=rankers)
     async with (
         serving(Endpoint(services, CHAT_PATH, parse_chat)) as url,
         httpx.AsyncClient(base_url=url) as client,
