@@ -35,9 +35,27 @@ class AdaptedScorer:
     """
 
     __slots__ = (
-        "_adapted", "_bound", "_centre_offsets", "_centres", "_factor", "_failure", "_gains", "_levels",
-        "_mean", "_oks", "_prior", "_shape_offsets", "_shapes", "_size", "_slopes", "_terms", "_term_gains",
-        "_term_oks", "_topics", "_view", "_weights",
+        "_adapted",
+        "_bound",
+        "_centre_offsets",
+        "_centres",
+        "_factor",
+        "_failure",
+        "_gains",
+        "_levels",
+        "_mean",
+        "_oks",
+        "_prior",
+        "_shape_offsets",
+        "_shapes",
+        "_size",
+        "_slopes",
+        "_term_gains",
+        "_term_oks",
+        "_terms",
+        "_topics",
+        "_view",
+        "_weights",
     )  # fmt: skip
 
     def __init__(self, prior: Prior, adapted: Adapted) -> None:

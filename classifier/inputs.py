@@ -1,7 +1,7 @@
 """What an adapted model computes with: a prompt as one vector of features and one of its words.
 
-* shape: the features of `classifier.features`, in units of how far prompts of one task differ in them, bounded.
-  So what tells tasks apart counts most in mixed traffic, and in traffic of one task all count about the same.
+* shape: the features of `classifier.features`, in units of how far prompts of one task differ in them,
+  bounded. So what tells tasks apart counts most in mixed traffic; in traffic of one task all count alike.
 * topic: the direction of its 64 numbers of latent semantics (`classifier.prior_view`).
 """
 

@@ -33,7 +33,7 @@ TASK_BELIEF = LogRatio(-2.0, 1.2)
 CLUSTER_BELIEF = LogRatio(-5.0, 0.7)
 """Before any outcome: what they came out at on average over the training sources."""
 
-WITHIN_TASKS = -0.7
+WHERE_NAMED = -0.7
 """Of the log ratio of each function where tasks are named: much of what a prompt says is which task it is."""
 
 Slopes = tuple[float, float]
@@ -127,7 +127,7 @@ def find_ratios(
     y = outcome[rows] / _deviation(outcome) - some.starts @ np.array(slopes)
     several = len(set(some.tasks)) > 1
     named = several and any(task and not task.startswith(CLUSTER) for task in some.tasks)
-    less = WITHIN_TASKS if named else 0.0
+    less = WHERE_NAMED if named else 0.0
     parts = {
         "shape": (shape_kernel(some.shape, some.shape), SHAPE_BELIEF.moved(less)),
         "topic": (topic_kernel(some.topic, some.topic), TOPIC_BELIEF.moved(less)),

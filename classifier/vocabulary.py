@@ -25,7 +25,7 @@ class Vocabulary:
     terms: tuple[str, ...]
 
     def rows(self, prompts: Sequence[Collection[str]]) -> Array:
-        """(N, T) for the distinct terms of N prompts: each row of length 1, or of zeros when none is known."""
+        """(N, T) for the distinct terms of N prompts: rows of length 1, or of zeros where none is known."""
         places = {term: at for at, term in enumerate(self.terms)}
         found = np.zeros((len(prompts), len(places)))
         for row, prompt in enumerate(prompts):
