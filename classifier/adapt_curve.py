@@ -16,6 +16,7 @@ from classifier.dataset import Source as TrainingSource
 from classifier.features import FEATURE_NAMES, values_of
 from classifier.figures import PairRows, mean_known
 from classifier.inputs import Array
+from classifier.lsa import terms_of
 from classifier.measured import Source
 from classifier.metrics import auc, curve_figures
 from classifier.prior_view import PriorView
@@ -197,6 +198,7 @@ def _bare(view: PriorView, source: Source) -> Evidence:
         values=np.array(values),
         topics=np.array([view.topic(reading) for reading in readings]),
         starts=np.array([view.starts(row) for row in values]),
+        terms=[terms_of(reading) for reading in readings],
         tasks=[conversation.task for conversation in source.conversations],
         flash=np.zeros(size),
         standard=np.zeros(size),

@@ -3,7 +3,7 @@
 `adapt` is a function of values, without files or clocks: a command calls it, and a quality loop may.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from classifier.errors import AdaptationRefused
 from classifier.features import values_of
 from classifier.figures import MIN_GAP
 from classifier.inputs import Array, Scale, fit_scale, k_means
+from classifier.lsa import terms_of
 from classifier.metrics import auc
 from classifier.pairs import Pair, distinct_prompts
 from classifier.prior_view import PriorView
@@ -24,6 +25,7 @@ from classifier.risk import Calibration
 from classifier.scoring import Prior, rank_in
 from classifier.surface import Slopes, Space, choose_landmarks, find_ratios, fit_surface
 from classifier.task_gains import TaskGains
+from classifier.vocabulary import shared_terms
 
 MIN_PAIRS = 50
 """Fewer are refused: they move the ranking less than they scatter it (docs/classifier.md)."""
@@ -55,6 +57,7 @@ class Evidence:
         values: (N, features).
         topics: (N, D) what each is about.
         starts: (N, STARTS) what the prior says of each.
+        terms: The distinct terms of each.
         tasks: N names; "" for none.
         flash: (N,) in [0, 1].
         standard: (N,) in [0, 1].
@@ -64,6 +67,7 @@ class Evidence:
     values: Array
     topics: Array
     starts: Array
+    terms: Sequence[Collection[str]]
     tasks: Sequence[str]
     flash: Array
     standard: Array
@@ -79,6 +83,10 @@ class Evidence:
         """(N,) whether Flash's answer was good enough."""
         return self.flash >= FLASH_OK
 
+    def distinct_terms(self) -> list[Collection[str]]:
+        """The terms of each prompt, once for all pairs of it."""
+        return [self.terms[row] for row in np.unique(self.prompts, return_index=True)[1].tolist()]
+
     def take(self, rows: Numbers) -> "Evidence":
         """The pairs at these places."""
         places: list[int] = rows.tolist()
@@ -86,6 +94,7 @@ class Evidence:
             values=self.values[rows],
             topics=self.topics[rows],
             starts=self.starts[rows],
+            terms=[self.terms[row] for row in places],
             tasks=[self.tasks[row] for row in places],
             flash=self.flash[rows],
             standard=self.standard[rows],
@@ -148,6 +157,7 @@ def observe(view: PriorView, pairs: Sequence[Pair]) -> Evidence:
         values=np.array(values, dtype=np.float64),
         topics=np.array([view.topic(reading) for reading in readings]),
         starts=np.array([view.starts(row) for row in values]),
+        terms=[terms_of(reading) for reading in readings],
         tasks=[pair.task for pair in pairs],
         flash=np.array([pair.flash for pair in pairs]),
         standard=np.array([pair.standard for pair in pairs]),
@@ -163,8 +173,9 @@ def fit(evidence: Evidence, rng: np.random.Generator, traffic: Array | None = No
         starts_mean=evidence.starts.mean(axis=0),
         starts_deviation=np.maximum(evidence.starts.std(axis=0), 1e-9),
         centres=_centres(evidence, scale, traffic, rng),
+        vocabulary=shared_terms(evidence.distinct_terms()),
     )
-    space = view.space(evidence.values, evidence.topics, evidence.starts, evidence.tasks)
+    space = _space(view, evidence)
     landmarks = choose_landmarks(space, rng)
     return PairModel(
         view=view,
@@ -195,8 +206,12 @@ def out_of_fold(
 
 def expected(model: PairModel, evidence: Evidence) -> tuple[Array, Array]:
     """(N,) the gain and the flash_ok that `model` expects."""
-    space = model.view.space(evidence.values, evidence.topics, evidence.starts, evidence.tasks)
+    space = _space(model.view, evidence)
     return model.expected(model.gain, space), model.expected(model.flash_ok, space)
+
+
+def _space(view: View, evidence: Evidence) -> Space:
+    return view.space(evidence.values, evidence.topics, evidence.starts, evidence.terms, evidence.tasks)
 
 
 def calibrate(evidence: Evidence, flash_ok: Array) -> Platt | None:

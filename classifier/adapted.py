@@ -1,6 +1,6 @@
 """An adapted model: what pairs added to the prior. `classifier.adapted_scorer` serves it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from classifier.inputs import Array, Scale, nearest_centre
 from classifier.risk import Calibration
 from classifier.surface import CLUSTER, Space, Surface
 from classifier.task_gains import TaskGains
+from classifier.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +70,30 @@ class View:
         starts_mean: (STARTS,) of what the prior says of the pairs.
         starts_deviation: Likewise.
         centres: (C, F + D) of the clusters that stand in for a missing task; none when C is 0.
+        vocabulary: The terms that count.
     """
 
     scale: Scale
     starts_mean: Array
     starts_deviation: Array
     centres: Array
+    vocabulary: Vocabulary
 
-    def space(self, values: Array, topics: Array, starts: Array, tasks: Sequence[str]) -> Space:
+    def space(
+        self,
+        values: Array,
+        topics: Array,
+        starts: Array,
+        terms: Sequence[Collection[str]],
+        tasks: Sequence[str],
+    ) -> Space:
         """Prompts as the surfaces see them, those without a task in their cluster.
 
         Args:
             values: (N, features).
             topics: (N, D), each of length 1.
             starts: (N, STARTS) what the prior says.
+            terms: The distinct terms of each.
             tasks: N names.
         """
         shape = self.scale.shape(values)
@@ -90,7 +101,13 @@ class View:
         if len(self.centres):
             clusters = nearest_centre(np.hstack([shape, topics]), self.centres).tolist()
             names = [name or f"{CLUSTER}{cluster}" for name, cluster in zip(names, clusters, strict=True)]
-        return Space((starts - self.starts_mean) / self.starts_deviation, shape, topics, names)
+        return Space(
+            starts=(starts - self.starts_mean) / self.starts_deviation,
+            shape=shape,
+            topic=topics,
+            terms=self.vocabulary.rows(terms),
+            tasks=names,
+        )
 
 
 @dataclass(frozen=True, slots=True)

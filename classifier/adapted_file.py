@@ -21,10 +21,11 @@ from classifier.risk import Calibration
 from classifier.surface import Space, Surface
 from classifier.task_gains import Tally, TaskGains
 from classifier.versions import ADAPTED_CARD as CARD_NAME
+from classifier.vocabulary import Vocabulary
 from classifier.weights_file import read_bounded
 
 ARRAYS_NAME = "adapted.safetensors"
-FORMAT = 2
+FORMAT = 3
 _REMEDY = "make it again with `flashlane classifier adapt`, or go back with `flashlane classifier rollback`"
 _SURFACES = ("gain", "flash_ok")
 _CALIBRATION = ("scores", "flash", "standard")
@@ -53,6 +54,7 @@ class AdaptedCard(msgspec.Struct, frozen=True, kw_only=True):
             the caller did not say.
         report: What adapting changed.
         platt: Slope and intercept of p_flash_ok; null while the pairs are too few.
+        terms: What the pairs share; words of their prompts.
         gain: Of standard score - flash score.
         flash_ok: Of whether Flash's answer was good enough.
     """
@@ -65,6 +67,7 @@ class AdaptedCard(msgspec.Struct, frozen=True, kw_only=True):
     models: str
     report: AdaptationReport
     platt: tuple[float, float] | None
+    terms: tuple[str, ...]
     gain: SurfaceCard
     flash_ok: SurfaceCard
 
@@ -91,6 +94,7 @@ def save_adapted(
         models=models,
         report=adapted.report,
         platt=None if adapted.platt is None else (adapted.platt.slope, adapted.platt.intercept),
+        terms=model.view.vocabulary.terms,
         gain=_surface_card(model.gain),
         flash_ok=_surface_card(model.flash_ok),
     )
@@ -159,8 +163,10 @@ def _arrays(adapted: Adapted) -> Mapping[str, Array]:
         **{f"calibration_{name}": getattr(adapted.calibration, name) for name in _CALIBRATION},
         "gain_shape_weights": model.gain.surface.shape_weights,
         "gain_topic_weights": model.gain.surface.topic_weights,
+        "gain_term_weights": model.gain.surface.term_weights,
         "flash_ok_shape_weights": model.flash_ok.surface.shape_weights,
         "flash_ok_topic_weights": model.flash_ok.surface.topic_weights,
+        "flash_ok_term_weights": model.flash_ok.surface.term_weights,
     }
 
 
@@ -174,8 +180,9 @@ def _adapted(arrays: Mapping[str, Array], card: AdaptedCard) -> Adapted:
             starts_mean=arrays["starts_mean"],
             starts_deviation=arrays["starts_deviation"],
             centres=arrays["centres"],
+            vocabulary=Vocabulary(card.terms),
         ),
-        landmarks=Space(np.zeros((size, STARTS)), shapes, topics, [""] * len(shapes)),
+        landmarks=Space(np.zeros((size, STARTS)), shapes, topics, np.zeros((size, 0)), [""] * size),
         gain=_effects(arrays, card.gain, "gain"),
         flash_ok=_effects(arrays, card.flash_ok, "flash_ok"),
     )
@@ -193,6 +200,7 @@ def _check(arrays: Mapping[str, Array], card: AdaptedCard, size: int, features: 
         "starts_mean": (STARTS,),
         "starts_deviation": (STARTS,),
         **{f"{name}_{part}_weights": (size,) for name in _SURFACES for part in ("shape", "topic")},
+        **{f"{name}_term_weights": (len(card.terms),) for name in _SURFACES},
         **{f"calibration_{name}": (card.report.pairs,) for name in _CALIBRATION},
     }
     for name, shape in shapes.items():
@@ -226,6 +234,7 @@ def _effects(arrays: Mapping[str, Array], card: SurfaceCard, name: str) -> Effec
         slopes=np.array(card.slopes),
         shape_weights=arrays[f"{name}_shape_weights"],
         topic_weights=arrays[f"{name}_topic_weights"],
+        term_weights=arrays[f"{name}_term_weights"],
         task_shrinkage=card.task_shrinkage,
     )
     tasks = {task: Tally(*tally) for task, tally in card.tasks.items()}

@@ -1,12 +1,13 @@
 """How an adapted model scores one request quickly: the numbers of `classifier.adapted` in single precision.
 
 A request costs two products of a small matrix with a vector, an exponential of a few hundred numbers, a sum
-of rows of the table of terms, and two dictionary lookups.
+of rows of the table of terms, two sums over its terms, and two dictionary lookups.
 """
 
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import fsum, sqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from classifier.adapted import Adapted, Effects
 from classifier.features import FEATURE_NAMES
 from classifier.inputs import SHAPE_WIDTH, TOPIC_WIDTH, Array
+from classifier.lsa import terms_of
 from classifier.prior_view import PriorView
 from classifier.reading import Reading
 from classifier.scoring import Prior, rank_in
@@ -33,8 +35,26 @@ class AdaptedScorer:
     """
 
     __slots__ = (
-        "_adapted", "_bound", "_centre_offsets", "_centres", "_factor", "_failure", "_gains", "_levels",
-        "_mean", "_oks", "_prior", "_shape_offsets", "_shapes", "_size", "_slopes", "_topics", "_view",
+        "_adapted",
+        "_bound",
+        "_centre_offsets",
+        "_centres",
+        "_factor",
+        "_failure",
+        "_gains",
+        "_levels",
+        "_mean",
+        "_oks",
+        "_prior",
+        "_shape_offsets",
+        "_shapes",
+        "_size",
+        "_slopes",
+        "_term_gains",
+        "_term_oks",
+        "_terms",
+        "_topics",
+        "_view",
         "_weights",
     )  # fmt: skip
 
@@ -67,6 +87,11 @@ class AdaptedScorer:
         self._centre_offsets = _single(0.5 * (view.centres**2).sum(axis=1))
         self._gains = _effects(model.gain)
         self._oks = _effects(model.flash_ok)
+        terms = view.vocabulary.terms
+        self._terms = frozenset(terms)
+        self._term_gains, self._term_oks = (
+            dict(zip(terms, each.term_weights.tolist(), strict=True)) for each in surfaces
+        )
 
     def with_gains(self, gains: TaskGains) -> "AdaptedScorer":
         """The same, with the excesses of later pairs added to those that it was fitted to.
@@ -93,7 +118,7 @@ class AdaptedScorer:
         model = self._adapted.model
         starts = np.array([self._view.starts(values)])
         topics = self._view.topic(reading)[None, :]
-        space = model.view.space(np.array([values]), topics, starts, [task])
+        space = model.view.space(np.array([values]), topics, starts, [terms_of(reading)], [task])
         return space.tasks[0], gain - float(model.gain.surface.of(space, model.landmarks)[0])
 
     def estimate(self, values: Sequence[float], reading: Reading, task: str) -> tuple[float, float | None]:
@@ -107,30 +132,42 @@ class AdaptedScorer:
         Returns:
             The score in (0, 1), a rank among the pairs by expected gain; and p_flash_ok.
         """
-        return self._estimate(values, self._view.direction(reading), self._prior.ranker.raw(values), task)
+        raw, words = self._prior.ranker.raw(values), self._view.direction(reading)
+        return self._estimate(values, words, self._by_terms(reading), raw, task)
 
     def contributions(self, values: Sequence[float], reading: Reading, task: str) -> Mapping[str, float]:
         """By how much each feature, the prior, the topic and the task move the score of a request.
 
         Features are replaced by their median in the reference, the prior by its mean over the pairs, topic
-        and task by none.
+        (and terms with it) and task by none.
         """
-        raw_of, words = self._prior.ranker.raw, self._view.direction(reading)
+        raw_of, words, terms = self._prior.ranker.raw, self._view.direction(reading), self._by_terms(reading)
         raw = raw_of(values)
-        score = self._estimate(values, words, raw, task)[0]
+        score = self._estimate(values, words, terms, raw, task)[0]
         moved: dict[str, float] = {}
         for at, name in enumerate(FEATURE_NAMES):
             other = list(values)
             other[at] = self._prior.centre[at]
-            moved[name] = score - self._estimate(other, words, raw_of(other), task)[0]
+            moved[name] = score - self._estimate(other, words, terms, raw_of(other), task)[0]
         mean_raw = float(self._adapted.model.view.starts_mean[0])
-        moved["prior"] = score - self._estimate(values, words, mean_raw, task)[0]
-        moved["topic"] = score - self._estimate(values, np.zeros_like(words), raw, task)[0]
-        moved["task"] = score - self._estimate(values, words, raw, NO_TASK)[0]
+        moved["prior"] = score - self._estimate(values, words, terms, mean_raw, task)[0]
+        moved["topic"] = score - self._estimate(values, np.zeros_like(words), (0.0, 0.0), raw, task)[0]
+        moved["task"] = score - self._estimate(values, words, terms, raw, NO_TASK)[0]
         return moved
 
+    def _by_terms(self, reading: Reading) -> tuple[float, float]:
+        """What its terms add to gain and flash_ok. Summed exactly, as the order of a set is no order."""
+        known = self._terms.intersection(terms_of(reading))
+        if not known:
+            return 0.0, 0.0
+        length = sqrt(len(known))
+        gain, flash_ok = (
+            fsum(map(weights.__getitem__, known)) / length for weights in (self._term_gains, self._term_oks)
+        )
+        return gain, flash_ok
+
     def _estimate(
-        self, values: Sequence[float], words: Floats, raw: float, task: str
+        self, values: Sequence[float], words: Floats, terms: tuple[float, float], raw: float, task: str
     ) -> tuple[float, float | None]:
         features = np.array(values, dtype=np.float32)
         shape = features * self._factor
@@ -151,12 +188,13 @@ class AdaptedScorer:
             task = f"{CLUSTER}{nearest.argmin()}"
         by_raw, by_failure = self._slopes[0]
         failure = float(self._failure.dot(features))
-        gain += self._levels[0] + by_raw * raw + by_failure * failure + self._gains.get(task, self._gains[""])
+        gain += terms[0] + self._levels[0] + by_raw * raw + by_failure * failure
+        gain += self._gains.get(task, self._gains[""])
         score = rank_in(self._adapted.quantiles, gain)
         if self._adapted.platt is None:
             return score, None
         by_raw, by_failure = self._slopes[1]
-        flash_ok += self._levels[1] + by_raw * raw + by_failure * failure
+        flash_ok += terms[1] + self._levels[1] + by_raw * raw + by_failure * failure
         return score, self._adapted.platt.probability(flash_ok + self._oks.get(task, self._oks[""]))
 
 

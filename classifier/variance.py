@@ -28,6 +28,10 @@ class LogRatio:
     mean: float
     deviation: float
 
+    def moved(self, by: float) -> "LogRatio":
+        """The same with another mean."""
+        return LogRatio(self.mean + by, self.deviation)
+
 
 @dataclass(frozen=True, slots=True)
 class _Point:

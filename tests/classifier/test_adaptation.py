@@ -68,7 +68,7 @@ def test_a_probability_is_stated_from_five_hundred_pairs_and_means_what_it_says(
     assert adapt(classifier.prior, pairs_of(400)).platt is None
     assert adapted.report.calibration_error is not None
     fresh = observe(PriorView(classifier.prior), pairs_of(2000, seed=9))
-    space = adapted.model.view.space(fresh.values, fresh.topics, fresh.starts, fresh.tasks)
+    space = adapted.model.view.space(fresh.values, fresh.topics, fresh.starts, fresh.terms, fresh.tasks)
     assert adapted.platt is not None
     stated = adapted.platt.probabilities(adapted.model.expected(adapted.model.flash_ok, space))
     for task in ("contract", "translate"):
@@ -173,7 +173,7 @@ def test_damaged_or_foreign_versions_are_refused_by_name(version: Path, classifi
     card.write_text(text.replace(f'"prior": "{classifier.card.version}"', '"prior": "prior-1-other"'))
     with pytest.raises(ModelFileInvalid, match="prior-1-other"):
         Classifier.load(version)
-    card.write_text(text.replace('"format": 2', '"format": 9'))
+    card.write_text(text.replace('"format": 3', '"format": 9'))
     with pytest.raises(ModelFileInvalid, match="format 9"):
         Classifier.load(version)
     card.write_text("{")
