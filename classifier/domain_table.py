@@ -90,6 +90,8 @@ class DomainTable:
     rarity: float
     _singles: Mapping[str, int] = field(init=False, repr=False, compare=False)
     _known_singles: frozenset[str] = field(init=False, repr=False, compare=False)
+    _characters: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    _known_characters: frozenset[str] = field(init=False, repr=False, compare=False)
     _words: Mapping[tuple[str, ...], int] = field(init=False, repr=False, compare=False)
     _known_words: frozenset[tuple[str, ...]] = field(init=False, repr=False, compare=False)
     _chinese: Mapping[int, int] = field(init=False, repr=False, compare=False)
@@ -97,16 +99,24 @@ class DomainTable:
 
     def __post_init__(self) -> None:
         singles: dict[str, int] = {}
+        characters: dict[str, int] = {}
         words: dict[tuple[str, ...], int] = {}
         chinese: dict[int, int] = {}
         for term, number in zip(self.terms, self._packed(), strict=True):
             if " " in term:
                 words[tuple(term.split(" "))] = number
-            elif term.isascii() or len(term) == 1:
+            elif term.isascii():
                 singles[term] = number
+            elif len(term) == 1:
+                characters[term] = number
             else:
                 chinese[_twos(term)[0]] = number
-        for name, table in (("singles", singles), ("words", words), ("chinese", chinese)):
+        for name, table in (
+            ("singles", singles),
+            ("characters", characters),
+            ("words", words),
+            ("chinese", chinese),
+        ):
             object.__setattr__(self, f"_{name}", table)
             object.__setattr__(self, f"_known_{name}", frozenset(table))
 
@@ -130,12 +140,12 @@ class DomainTable:
         if not reading.chinese:
             return total
         stem = reading.stem[:_MOST_CHINESE]
-        pairs = self._known_chinese.intersection(_twos(stem)) | self._known_chinese.intersection(_twos(stem, 1))
-        # ASCII characters are left out: they are words, which were looked up.
-        single = self._known_singles.intersection(filter(_is_not_ascii, frozenset(stem)))
-        return (
-            total + sum(map(self._chinese.__getitem__, pairs)) + sum(map(self._singles.__getitem__, single))
+        chinese = self._known_chinese.intersection(_twos(stem)) | self._known_chinese.intersection(
+            _twos(stem, 1)
         )
+        single = self._known_characters.intersection(stem)
+        total += sum(map(self._chinese.__getitem__, chinese))
+        return total + sum(map(self._characters.__getitem__, single))
 
     def _packed(self) -> Iterator[int]:
         """The numbers of each term, in fields of 32 bits of one integer."""
@@ -144,7 +154,3 @@ class DomainTable:
         for at in range(COLUMNS):
             wide[4 * at :: size] = self.columns[at * count : (at + 1) * count]
         return (int.from_bytes(wide[at : at + size], "little") for at in range(0, len(wide), size))
-
-
-def _is_not_ascii(character: str) -> bool:
-    return not character.isascii()

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from classifier.domain_cues import ENGLISH
 from classifier.domain_cues_zh import CHINESE
 from classifier.domain_file import DomainCard, save_domains
+from classifier.domain_sources import WrittenPrompt, labelled_prompts
 from classifier.domain_table import DAMPING, DOMAINS, MIDDLE, DomainTable, terms_of
 from classifier.fitting import one_thread
 from classifier.reading import read
@@ -30,7 +31,8 @@ PROMPTS = Path(__file__).with_name("domain_data") / "prompts.jsonl"
 VECTORS = PROMPTS.with_name("words.safetensors")
 
 NOTES = (
-    "All prompts were written for this project; docs/classifier.md has the figures on prompts it never saw.",
+    "Learned from prompts written for this project and from those of the prior's sources that show a domain.",
+    "docs/classifier.md has the figures on prompts that it never saw.",
     "Word vectors: Universal Sentence Encoder, multilingual (Apache-2.0), single words, 64 components.",
 )
 
@@ -39,17 +41,11 @@ _VECTOR_PENALTY = 5e-5
 _CUES = 0.1  # what all cues weigh together, against the prompts
 _LEAST_POINTS = 1.5  # of a cue that counts
 _PAIRS_IN = 2  # a pair of words that fewer prompts hold is left to its words
+_LABELLED_IN = 3  # a term of fewer labelled prompts, and of no written one, is left out
+_LABELLED = 1 / 3  # the share of labelled prompts, where a domain and language has any
 _UNSEEN = 0.0005  # the share of prompts that a word is thought to be in that is in none
 _ITERATIONS = 150
 _CLIPPED = 99.95  # the percentile of weights that a byte holds
-
-
-class WrittenPrompt(msgspec.Struct, frozen=True):
-    """A line of PROMPTS."""
-
-    domain: str
-    lang: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,34 +62,57 @@ def load_written_prompts(path: Path = PROMPTS) -> Sequence[WrittenPrompt]:
     return msgspec.json.Decoder(WrittenPrompt).decode_lines(path.read_bytes())
 
 
-def train_domains(out: Path) -> DomainCard:
-    """Learn the table and write it into the folder `out`.
+@dataclass(frozen=True, slots=True)
+class LearnedDomains:
+    """A table and what it was learned from.
+
+    Attributes:
+        table: Of the terms.
+        prompts: How many prompts of each "domain language" it was learned from.
+    """
+
+    table: DomainTable
+    prompts: dict[str, int]
+
+    def save(self, folder: Path) -> DomainCard:
+        """Write the table and its card into `folder`."""
+        return save_domains(folder, self.table, self.prompts, list(NOTES))
+
+
+def learn_domains(folder: Path) -> LearnedDomains:
+    """Learn the table from the prompts that ship and the labelled ones in `folder`.
 
     Raises:
-        MissingDependency: scikit-learn, and with it scipy, is not installed.
+        MissingDependency: scikit-learn, and with it scipy, or pyarrow is not installed.
     """
-    prompts = load_written_prompts()
+    written, (labelled, _) = load_written_prompts(), labelled_prompts(folder)
     with one_thread():
-        table = fit_domains(prompts)
-    counts = Counter(f"{prompt.domain} {prompt.lang}" for prompt in prompts)
-    return save_domains(out, table, dict(sorted(counts.items())), list(NOTES))
+        table = fit_domains(written, labelled)
+    counts = Counter(f"{prompt.domain} {prompt.lang}" for prompt in (*written, *labelled))
+    return LearnedDomains(table, dict(sorted(counts.items())))
 
 
-def fit_domains(prompts: Sequence[WrittenPrompt]) -> DomainTable:
-    """Learn a table; the same prompts give the same bytes."""
+def fit_domains(written: Sequence[WrittenPrompt], labelled: Sequence[WrittenPrompt] = ()) -> DomainTable:
+    """Learn a table; the same prompts give the same bytes.
+
+    Args:
+        written: By us.
+        labelled: By others. With them, each domain and language still weighs the same.
+    """
+    prompts = [*written, *labelled]
     seen = [frozenset(terms_of(read(prompt.text))) for prompt in prompts]
     counts = Counter(term for each in seen for term in each)
-    own = sorted(term for term, count in counts.items() if " " not in term or count >= _PAIRS_IN)
+    chosen = Counter(term for each in seen[: len(written)] for term in each)
+    own = sorted(term for term in counts if chosen[term] or counts[term] >= _LABELLED_IN)
+    own = [term for term in own if " " not in term or counts[term] >= _PAIRS_IN]
     words, vectors = _word_vectors()
-    places = {term: at for at, term in enumerate(own)} | {
-        word: at for at, word in enumerate(words, len(own)) if word not in counts
-    }
-    terms = sorted(places)
-    known = np.array([term in counts for term in terms])
+    held = frozenset(own)
+    terms = sorted(held.union(words))
+    known = np.array([term in held for term in terms])
     share = np.array([max(counts[term], len(prompts) * _UNSEEN) for term in terms])
     rarities = np.log((1.0 + len(prompts)) / (1.0 + share))
     rows = _rows_of(terms, words, vectors) * rarities[:, None]
-    examples = _examples(prompts, seen)
+    examples = _examples(written, labelled, seen)
     weights, biases = _Problem(terms, rarities * known, rows, examples).solved()
     return _table(terms, weights, biases, rarities * known)
 
@@ -118,7 +137,9 @@ def _rows_of(terms: Sequence[str], words: Sequence[str], vectors: Array) -> Arra
     return rows
 
 
-def _examples(prompts: Sequence[WrittenPrompt], seen: Sequence[frozenset[str]]) -> _Examples:
+def _examples(
+    prompts: Sequence[WrittenPrompt], labelled: Sequence[WrittenPrompt], seen: Sequence[frozenset[str]]
+) -> _Examples:
     """The prompts, each domain and language weighing the same, and the cues."""
     counts = Counter((prompt.domain, prompt.lang) for prompt in prompts)
     cues = [
@@ -130,14 +151,27 @@ def _examples(prompts: Sequence[WrittenPrompt], seen: Sequence[frozenset[str]]) 
         for cue in listed.split()
     ]
     a_point = _CUES * len(counts) / (2.0 * len(cues))
-    weights = [1.0 / counts[prompt.domain, prompt.lang] for prompt in prompts]
+    weights = _weights(prompts, labelled)
     weights += [a_point * points for _, _, points in cues]
     total = sum(weights)
     return _Examples(
         terms=[*seen, *(frozenset(terms_of(read(cue))) for _, cue, _ in cues)],
-        labels=np.array([*(DOMAINS.index(prompt.domain) for prompt in prompts), *(at for at, _, _ in cues)]),
+        labels=np.array(
+            [*(DOMAINS.index(each.domain) for each in (*prompts, *labelled)), *(at for at, _, _ in cues)]
+        ),
         weights=np.array(weights) / total,
     )
+
+
+def _weights(written: Sequence[WrittenPrompt], labelled: Sequence[WrittenPrompt]) -> list[float]:
+    """One for each prompt; those of each domain and language sum to 1."""
+    own = Counter((prompt.domain, prompt.lang) for prompt in written)
+    others = Counter((prompt.domain, prompt.lang) for prompt in labelled)
+    groups = [(prompt.domain, prompt.lang) for prompt in written]
+    return [(1.0 - _LABELLED if group in others else 1.0) / own[group] for group in groups] + [
+        (_LABELLED if (prompt.domain, prompt.lang) in own else 1.0) / others[prompt.domain, prompt.lang]
+        for prompt in labelled
+    ]
 
 
 class _Problem:
@@ -164,11 +198,11 @@ class _Problem:
 
     def solved(self) -> tuple[Array, Array]:
         """The weight of each term and domain, and the bias of each domain."""
-        from scipy.optimize import minimize  # training only
+        from scipy import optimize  # training only
 
-        untyped: Any = minimize
+        untyped: Any = optimize
         parts = len(self._rarities) + self._rows.shape[1] + 1
-        found = untyped(
+        found = untyped.minimize(
             self._loss,
             np.zeros(parts * len(DOMAINS)),
             jac=True,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from classifier import weights_file
-from classifier.domains import domain_of
+from classifier.domains import domain_of, shipped_table
 from classifier.features import FEATURE_NAMES, values_of
 from classifier.lsa import Lsa
 from classifier.reading import read_task
@@ -43,6 +43,7 @@ class Classifier:
         self.card = card
         self.adapted = adapted
         self.version = version or card.version
+        shipped_table()  # now, rather than while the first request waits
         self._scorer = None if adapted is None else _scorer_of(prior, adapted)
 
     @classmethod
