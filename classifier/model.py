@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from classifier import weights_file
-from classifier.domains import domain_of
+from classifier.domains import domain_of, shipped_table
 from classifier.features import FEATURE_NAMES, values_of
 from classifier.lsa import Lsa
 from classifier.prior_scorer import PriorScorer
@@ -47,6 +47,7 @@ class Classifier:
         self.adapted = adapted
         self.version = version or card.version
         self._scorer: AdaptedScorer | PriorScorer | None
+        shipped_table()  # now, rather than while the first request waits
         self._scorer = None if adapted is None else _scorer_of(prior, adapted)
 
     @classmethod

@@ -6,6 +6,7 @@ from typing import Any
 
 from classifier import weights_file
 from classifier.dataset import Source, assert_shippable, load_sources
+from classifier.domain_training import learn_domains
 from classifier.evaluation import evaluate_matrices
 from classifier.reference_prompts import NAME as OWN_PROMPTS
 from classifier.training import REFERENCE_SHARES, OwnPrompts, featurise, fit_prior, own_prompts
@@ -27,10 +28,7 @@ NOTES = (
         "A fixed rule pushes text in scripts without cue words (other than Latin, Chinese, Japanese, Korean, "
         "Cyrillic, Greek, Arabic, Hebrew, Devanagari, Thai) towards the standard model."
     ),
-    (
-        "Domains are weighted cue words, precise rather than complete: on prompts written after the last "
-        "cue, precision .67 to 1.0, recall .42 to .67 (medical, finance) and .08 to .17 (legal, safety)."
-    ),
+    "Domains have a table of their own, domains.safetensors; docs/classifier.md has its figures.",
 )
 
 
@@ -54,7 +52,11 @@ def train(folder: Path, out: Path, progress: Callable[[str], None] = lambda _: N
     report = evaluate_matrices(sources, matrices, own, lambda name: progress(f"leaving out {name}"))
     progress("fitting on everything")
     prior = fit_prior(matrices, own)
-    return weights_file.save(out, prior, _card(sources, own, report.as_json()))
+    progress("learning the domains")
+    domains = learn_domains(folder)
+    card = weights_file.save(out, prior, _card(sources, own, report.as_json()))
+    domains.save(out)
+    return card
 
 
 def _card(sources: Sequence[Source], own: OwnPrompts, figures: dict[str, object]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from classifier.domain_evaluation import DomainPrompt, domain_figures, load_domain_prompts
+from classifier.domain_training import load_written_prompts
 from classifier.domains import DOMAINS
 from classifier.errors import DatasetInvalid
 from tests.classifier.test_cli import run
@@ -14,7 +15,7 @@ FOLDER = Path(__file__).with_name("domains")
 RISKS = ("legal", "medical", "finance", "safety")
 
 
-@pytest.mark.parametrize("part", ["tuning", "held_out"])
+@pytest.mark.parametrize("part", ["unseen", "held_out"])
 def test_there_are_forty_prompts_of_each_domain_and_language(part: str):
     figures = domain_figures(load_domain_prompts(FOLDER / part))
     assert {(each.domain, each.lang) for each in figures} == {
@@ -24,21 +25,17 @@ def test_there_are_forty_prompts_of_each_domain_and_language(part: str):
 
 
 def test_the_parts_share_no_prompt():
-    folders = [FOLDER / part for part in ("tuning", "held_out", "blind")]
+    folders = [FOLDER / part for part in ("unseen", "held_out", "blind")]
     texts = [prompt.text for folder in folders for prompt in load_domain_prompts(folder)]
+    texts += {prompt.text for prompt in load_written_prompts()}
     assert len(texts) == len(set(texts))
 
 
-@pytest.mark.parametrize("part", ["tuning", "held_out"])
-def test_what_is_put_into_a_risk_domain_belongs_there(part: str):
-    for each in domain_figures(load_domain_prompts(FOLDER / part)):
+def test_risk_domains_are_found_and_little_else_is_taken_for_them():
+    for each in domain_figures(load_domain_prompts(FOLDER / "unseen")):
         if each.domain in RISKS:
-            assert each.precision >= 0.9, each
-
-
-def test_everyday_words_of_law_money_and_medicine_name_no_risk():
-    told = domain_figures(load_domain_prompts(FOLDER / "blind"))
-    assert all(each.recall >= 0.6 for each in told if each.domain == "chat")
+            assert each.precision >= 0.7, each
+            assert each.recall >= 0.7, each
 
 
 def test_figures_are_counted_as_they_should_be():
