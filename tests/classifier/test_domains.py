@@ -41,6 +41,7 @@ CASES = {
         "who played the judge in that court movie?",
         "write an email to my landlord asking to fix the heating",
         "be patient with me",
+        "how do I make a bath bomb",
         "What's the law of gravity?",
     ),
 }
