@@ -32,8 +32,8 @@ class RequestChain:
         shape: How tokens fall into pages.
         pages: Names of pages by set of layers, from the first token on.
         index: Of each page in its list.
-        tails: Names of ends within a page, which vLLM has for recurrent layers; each with the number of whole pages
-            before it.
+        tails: Names of ends within a page, which vLLM has for recurrent layers; each with the number of whole
+            pages before it.
         kept: Pages that this request put or found in the host tier.
         ended: By set of layers, the index from which on this request's pages are no longer kept.
     """
@@ -57,9 +57,9 @@ class RequestChain:
 
     def follow(self, request: ReqContext) -> None:
         """Take in what vLLM has named since."""
-        # vLLM shows the place of a page whose name one has, but not the names; they stand in this dict in the order
-        # in which they were made.
-        places = request._offload_key_positions
+        # vLLM shows the place of a page whose name one has, but not the names; they stand in this dict in the
+        # order in which they were made.
+        places = request._offload_key_positions  # the pinned range of versions has it
         for key, end in islice(places.items(), len(self.index) + len(self.tails), None):
             layers = get_offload_group_idx(key)
             page_tokens = self.shape.page_tokens[layers]
@@ -84,7 +84,7 @@ class RequestChain:
         return self.before(key) // self.shape.pages_per_group(get_offload_group_idx(key))
 
     def group_pages(self, key: OffloadKey) -> Sequence[OffloadKey]:
-        """Return the pages of this request in the GSM group that `key` is in; fewer than the group's at its end."""
+        """Return the pages of this request in the GSM group of `key`; fewer than the group's at its end."""
         layers = get_offload_group_idx(key)
         size = self.shape.pages_per_group(layers)
         begin = self.index[key] // size * size

@@ -51,7 +51,7 @@ class _Job:
 class GsmDiskTier(SecondaryTierManager):
     """A secondary tier of vLLM's tiering over a `PageStore`.
 
-    The scheduler's thread owns the index; files are read and written by threads of the pool. Jobs never raise: a page
+    The scheduler's thread owns the index; threads of the pool read and write files. Jobs never raise: a page
     that cannot be written is not kept, one that cannot be read is computed anew.
     """
 
@@ -61,6 +61,7 @@ class GsmDiskTier(SecondaryTierManager):
         self,
         offloading_spec: OffloadingSpec,
         primary_kv_view: memoryview,
+        *,
         store: PageStore,
         shape: PageShape,
         settings: GsmSettings,

@@ -108,13 +108,13 @@ class GsmHostTier(CPUPrimaryTierOffloadingManager):
 
     def __init__(
         self,
+        *,
         num_pages: int,
         page_bytes: int,
         region: SharedOffloadRegion,
         shape: PageShape,
         settings: GsmSettings,
         counts: GsmStatistics,
-        *,
         enable_events: bool,
     ) -> None:
         super().__init__(
@@ -154,8 +154,8 @@ class GsmHostTier(CPUPrimaryTierOffloadingManager):
     ) -> PrepareStoreOutput | None:
         """Make room for the pages that are to be kept, and name their places.
 
-        What is not kept is not offered again for this request: pages behind `max_groups`, those for which there is
-        no room, and those behind them.
+        What is not kept is not offered again for this request: pages behind `max_groups`, those for which
+        there is no room, and those behind them.
         """
         chain = RequestChain.of(req_context, self._shape)
         keys = self._wanted(list(keys), chain)
@@ -206,7 +206,7 @@ class GsmHostTier(CPUPrimaryTierOffloadingManager):
         return list(wanted)
 
     def _went(self, parent: OffloadKey | None, chain: RequestChain, wanted: Collection[OffloadKey]) -> bool:
-        """Return whether a page went while its request was still being computed: behind it would be a hole."""
+        """Return whether a page went while its request was still being computed; behind it were a hole."""
         return parent is not None and parent in chain.kept and parent not in wanted and not self.holds(parent)
 
     def _refuse(self, keys: Collection[OffloadKey], chain: RequestChain, reason: str) -> None:

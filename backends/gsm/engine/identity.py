@@ -30,11 +30,11 @@ def identify(config: OffloadingConfig, settings: GsmSettings, page_bytes: int) -
         "weights": _weights(config.model.name, settings.model_revision),
         "kv_dtype": config.model.dtype,
         "layout": f"{config.kv_cache_layout or 'default'}, {groups}",
-        "page": f"{page_bytes} bytes, {config.cache.blocks_per_chunk} blocks, hash of {config.cache.tokens_per_hash}",
-        "parallel": f"tp {parallel.tp_size}, pp {parallel.pp_size}, pcp {parallel.pcp_size}, dcp {parallel.dcp_size}",
+        "page": f"{page_bytes} bytes, {config.cache.blocks_per_chunk} blocks",
+        "parallel": str((parallel.tp_size, parallel.pp_size, parallel.pcp_size, parallel.dcp_size)),
         "vllm": vllm.__version__,
         # vLLM's names of pages begin from it.
-        "seed": os.environ.get("PYTHONHASHSEED", ""),
+        "seed": os.environ.get("PYTHONHASHSEED", ""),  # noqa: TID251 vLLM's own variable, in vLLM's process
     }
 
 
@@ -50,7 +50,7 @@ def _weights(model: str, revision: str) -> str:
 
 
 def _fingerprint(folder: Path) -> str:
-    """Hash names, sizes and samples of the files of weights; the whole of them may be hundreds of gigabytes."""
+    """Hash names, sizes and samples of the files of weights, which may be hundreds of gigabytes."""
     digest = blake2b(digest_size=16)
     for file in sorted(path for pattern in _WEIGHTS for path in folder.glob(pattern)):
         size = file.stat().st_size

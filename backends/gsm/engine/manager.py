@@ -32,7 +32,7 @@ from backends.gsm.engine.statistics import GsmStatistics
 logger = init_logger(__name__)
 
 PIN: Final = "gsm_pin"
-"""In a request's `kv_transfer_params`: true pins the pages of its prompt when it ends, false lets them go again."""
+"""In a request's `kv_transfer_params`: true pins the pages of its prompt when it ends, false lets them go."""
 
 _PINNED_SHARE: Final = 0.5  # of the host tier at most, so that something can always be kept
 
@@ -69,7 +69,7 @@ class GsmManager(TieringOffloadingManager):
     def lookup(
         self, key: OffloadKey, req_context: ReqContext, *, exclude_tier_idx: int | None = None
     ) -> LookupResult:
-        """Say whether a page can be loaded; vLLM asks from the first page on that the engine does not have."""
+        """Say whether a page can be loaded; vLLM asks from the first page on that the engine lacks."""
         chain = RequestChain.of(req_context, self._shape)
         self._note_asked(chain, req_context)
         if self._knows_all and key in chain.index and self._rebuilds(key, chain, req_context):
@@ -165,8 +165,8 @@ class GsmManager(TieringOffloadingManager):
         pinned = len(order.pinned.union(keys))
         if pinned > self._host.num_pages * _PINNED_SHARE:
             logger.warning(
-                "%d pages would be pinned, more than half of the %d of the host tier; they are kept, but not pinned: "
-                "unpin others or raise gsm_host_bytes",
+                "%d pages would be pinned, more than half of the %d of the host tier; they are kept, but not "
+                "pinned: unpin others or raise gsm_host_bytes",
                 pinned,
                 self._host.num_pages,
             )

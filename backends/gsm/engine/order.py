@@ -4,7 +4,8 @@ Used by both tiers. Pages are held here by name only; whoever owns the order hol
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 
@@ -20,7 +21,7 @@ class _Page:
 class PageOrder:
     """The pages of a tier and the order of their eviction.
 
-    A page is evicted only when no page that follows it is held, no transfer uses it, it is not pinned, and its last
+    A page is evicted only when no page behind it is held, no transfer uses it, it is not pinned, and its last
     use is at least `min_ttl` seconds ago.
     """
 
@@ -29,7 +30,7 @@ class PageOrder:
         self._min_ttl = min_ttl
         self._clock = clock
         self._pages: dict[bytes, _Page] = {}
-        # Counted for parents that are not held, too: a page may come back from disk before the one in front of it.
+        # Counted for parents that are not held, too: a page may come back from disk before the one before it.
         self._children: dict[bytes, int] = {}
         self._heap: list[tuple[int, bytes]] = []
         self._next_rank = 0
@@ -106,7 +107,7 @@ class PageOrder:
         self._heap.clear()
         self.pinned.clear()
 
-    def evict(self, count: int, protected: Set[bytes] = frozenset()) -> list[bytes]:
+    def evict(self, count: int, protected: AbstractSet[bytes] = frozenset()) -> list[bytes]:
         """Give up pages.
 
         The last group that is cut into goes whole as far as it can: its head alone would seldom be used.

@@ -23,8 +23,8 @@ class GsmSettings:
         group_size: Tokens a group; a multiple of the page, which follows from the engine's block.
         max_groups: Groups of one sequence that are kept, from its start.
         prefix_reuse: False switches GSM off.
-        rebuild_threshold: A group of which more than this share, in [0, 1], is not there as asked for is computed
-            anew; else its unchanged head is loaded.
+        rebuild_threshold: A group of which more than this share, in [0, 1], is not there as asked for is
+            computed anew; else its unchanged head is loaded.
         min_ttl: Seconds after its last use in which a page is not evicted.
         host_bytes: Size of the tier in host memory; taken from /dev/shm at start.
         disk_path: Folder of the tier on disk; None for no such tier.
@@ -86,25 +86,27 @@ class GsmSettings:
 
 
 def blocks_per_page(tokens_per_block: Collection[int], group_size: int) -> int:
-    """Return how many of the engine's blocks make a page.
+    """Return how many of the engine's blocks make a page: the fewest with `PAGE_TOKENS` that divide a group.
 
     Args:
         tokens_per_block: Of each of vLLM's KV cache groups (sets of layers); at least one.
         group_size: Tokens a GSM group.
 
     Raises:
-        SettingsInvalid: A group is not a whole number of pages.
+        SettingsInvalid: A group is not a whole number of blocks.
     """
-    smallest = min(tokens_per_block)
-    blocks = max(1, PAGE_TOKENS // smallest)
-    for tokens in tokens_per_block:
-        page = tokens * blocks
-        if group_size % page:
-            raise SettingsInvalid(
-                f"gsm_group_size is {group_size} tokens, which is not a multiple of {page}, the tokens of a page "
-                f"({blocks} x the engine's block of {tokens}); {max(page, group_size // page * page)} would do"
-            )
-    return blocks
+    block = max(tokens_per_block)
+    even = [
+        blocks
+        for blocks in range(1, group_size // block + 1)
+        if all(group_size % (tokens * blocks) == 0 for tokens in tokens_per_block)
+    ]
+    if not even:
+        raise SettingsInvalid(
+            f"gsm_group_size is {group_size} tokens, which is not a multiple of the engine's block of {block} "
+            f"tokens; {max(1, round(group_size / block)) * block} would do"
+        )
+    return next((blocks for blocks in even if min(tokens_per_block) * blocks >= PAGE_TOKENS), even[-1])
 
 
 def _quantised(kv_dtype: str) -> bool:

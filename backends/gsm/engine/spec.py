@@ -1,4 +1,4 @@
-"""What vLLM loads: `--kv-transfer-config` with `spec_name` GsmOffloadingSpec and this module as `spec_module_path`."""
+"""What vLLM loads: `GsmOffloadingSpec` is the `spec_name`, this module the `spec_module_path`."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -58,7 +58,7 @@ check_version(vllm.__version__)
 class GsmOffloadingSpec(TieringOffloadingSpec):
     """GSM as an offloading spec: vLLM's tiers, connector and (on GPUs) worker; GSM's policy.
 
-    Settings that cannot be followed switch GSM off, with a message; the server serves without reuse of its own.
+    Settings that cannot be followed switch GSM off, with a message; the server serves without.
     """
 
     @classmethod
@@ -120,12 +120,12 @@ class GsmOffloadingSpec(TieringOffloadingSpec):
             cpu_page_size=self.cpu_page_size_per_worker,
         )
         host = GsmHostTier(
-            self.num_chunks,
-            self.kv_bytes_per_chunk,
-            region,
-            self._shape,
-            settings,
-            counts,
+            num_pages=self.num_chunks,
+            page_bytes=self.kv_bytes_per_chunk,
+            region=region,
+            shape=self._shape,
+            settings=settings,
+            counts=counts,
             enable_events=self.kv_events_config.enable_kv_cache_events,
         )
         view = host.get_kv_memoryview()
@@ -151,9 +151,9 @@ class GsmOffloadingSpec(TieringOffloadingSpec):
             identity = identify(self.config, settings, self.kv_bytes_per_chunk)
             store = PageStore(folder, self.kv_bytes_per_chunk, identity)
         except StoreUnusable as error:
-            logger.error("GSM keeps nothing on disk, and serving goes on: %s", error)
+            logger.error("GSM keeps nothing on disk, and serving goes on: %s", error)  # noqa: TRY400 says it all
             return None
-        return GsmDiskTier(self, view, store, self._shape, settings, counts)
+        return GsmDiskTier(self, view, store=store, shape=self._shape, settings=settings, counts=counts)
 
 
 def _read_settings(config: OffloadingConfig) -> GsmSettings | None:
@@ -162,7 +162,7 @@ def _read_settings(config: OffloadingConfig) -> GsmSettings | None:
         settings = GsmSettings.read(config.extra_config, config.model.dtype)
         blocks_per_page([group.tokens_per_block for group in config.groups], settings.group_size)
     except SettingsInvalid as error:
-        logger.error("GSM is off, and serving goes on without reuse: %s", error)
+        logger.error("GSM is off, and serving goes on without reuse: %s", error)  # noqa: TRY400 says it all
         return None
     if not settings.prefix_reuse:
         logger.info("GSM is off: gsm_prefix_reuse is false")

@@ -71,7 +71,7 @@ class PageStore:
         """Open or make the store.
 
         Raises:
-            StoreUnusable: The folder cannot be made, written to or locked, or it is a store of something else.
+            StoreUnusable: The folder cannot be made, written to or locked, or it is of something else.
         """
         self.page_bytes = page_bytes
         self.file_bytes = HEADER_BYTES + page_bytes
@@ -83,8 +83,8 @@ class PageStore:
             self._lock = self._take_lock()
         except OSError as error:
             raise StoreUnusable(
-                f"cannot keep pages in {folder}: {error.strerror}; give a folder that this process may write to "
-                f"as gsm_disk_path"
+                f"cannot keep pages in {folder}: {error.strerror}; give a folder that this process may write "
+                f"to as gsm_disk_path"
             ) from error
         try:
             self._check_identity(dict(identity))

@@ -30,8 +30,8 @@ Bytes: TypeAlias = npt.NDArray[np.int8]
 class HostCopyWorker(OffloadingWorker):
     """An `OffloadingWorker` whose engine lives in host memory.
 
-    Each direction has a thread of its own, so that a load never waits behind saves. Copies of a direction are done
-    in the order they came in, as vLLM's streams do them.
+    Each direction has a thread of its own, so that a load never waits behind saves. Copies of a direction are
+    done in the order they came in, as vLLM's streams do them.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class HostCopyWorker(OffloadingWorker):
             )
 
     def _views(self, ref: CanonicalKVCacheRef, block: int, page: int, part: int) -> tuple[Bytes, Bytes]:
-        """Return the same bytes of one block on both sides: keys and values lie in it whole, one after the other."""
+        """Return the same bytes of one block on both sides; all keys lie in it, then all values."""
         engine, host = self._engine[ref.tensor_idx], self._host[ref.tensor_idx]
         begin = part * (host.shape[1] // self._blocks_per_page)
         return engine[block, : ref.page_size_bytes], host[page, begin : begin + ref.page_size_bytes]
