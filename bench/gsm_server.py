@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -123,7 +124,7 @@ class VllmServer:
         self.stop()
 
     def stop(self) -> None:
-        """End the server as an operator would; what does not go in a minute is killed with all its children."""
+        """End the server as an operator would; what does not go in a minute is killed."""
         if self._process is None:
             return
         process, self._process = self._process, None
@@ -144,7 +145,7 @@ class VllmServer:
         return self._post("/tokenize", {"model": MODEL, "prompt": text})["tokens"]
 
     def forget_engine_cache(self) -> None:
-        """Drop the engine's own prefix cache; the tiers of GSM keep theirs. Waits for copies that hold blocks."""
+        """Drop the engine's own prefix cache, as soon as no copy holds blocks; GSM's tiers keep theirs."""
         deadline = time.monotonic() + 60
         while not self._post("/reset_prefix_cache", {})["success"]:
             if time.monotonic() > deadline:
@@ -206,7 +207,7 @@ class VllmServer:
                     logprobs += choice["logprobs"]["token_logprobs"]
                 details = (chunk.get("usage") or {}).get("prompt_tokens_details") or {}
                 cached = details.get("cached_tokens") or cached
-        gaps = tuple(later - earlier for earlier, later in zip(times, times[1:], strict=False))
+        gaps = tuple(later - earlier for earlier, later in pairwise(times))
         return Answer(times[0], gaps, "".join(text), tuple(logprobs), cached)
 
     def _post(self, path: str, body: Mapping[str, Any]) -> Any:  # noqa: ANN401 JSON

@@ -3,7 +3,7 @@
 vLLM's own file-system tier has no bound, no checksums and no cleaning; its thread pool and its seam are used.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -26,7 +26,7 @@ from vllm.v1.kv_offload.tiering.fs.thread_pool import DualQueueThreadPool
 from backends.gsm.engine import statistics
 from backends.gsm.engine.chain import PageShape, RequestChain
 from backends.gsm.engine.errors import PageUnreadable
-from backends.gsm.engine.order import PageOrder
+from backends.gsm.engine.pages import PageOrder
 from backends.gsm.engine.settings import GsmSettings
 from backends.gsm.engine.statistics import GsmStatistics
 from backends.gsm.engine.store import PageStore, StoredPage
@@ -66,12 +66,14 @@ class GsmDiskTier(SecondaryTierManager):
         shape: PageShape,
         settings: GsmSettings,
         counts: GsmStatistics,
+        above: PageOrder,
     ) -> None:
-        """Take `store` over, and what stands in it."""
+        """Take `store` over, and what stands in it; `above` is the host tier's order, which has the pins."""
         super().__init__(offloading_spec, primary_kv_view, "gsm-disk")
-        self.order = PageOrder(settings.min_ttl, monotonic)
         self._store = store
         self._most_pages = settings.disk_bytes // store.file_bytes
+        self._above = above
+        self.order = PageOrder(self._most_pages, settings.min_ttl, monotonic)
         self._shape = shape
         self._counts = counts
         self._jobs: dict[int, _Job] = {}
@@ -102,8 +104,10 @@ class GsmDiskTier(SecondaryTierManager):
         job = _Job(loads=False, keys=new[:room])
         tasks: list[Callable[[], None]] = []
         for number, key in enumerate(job.keys):
-            self.order.add(key, chain.parent(key), chain.group(key), busy=True)
-            page = StoredPage(key, chain.parent(key), chain.group(key))
+            page = StoredPage(key, chain.parent(key))
+            self.order.add(page.key, page.parent, busy=True)
+            if self._above.is_pinned(key):
+                self.order.pin([key])
             # What has to go goes first, so that the files never exceed the bound.
             leaving = gone if number == 0 else ()
             tasks.append(partial(self._write, job, page, int(places[key]), leaving))
@@ -147,8 +151,7 @@ class GsmDiskTier(SecondaryTierManager):
 
     @override
     def touch(self, keys: Collection[OffloadKey], req_context: ReqContext) -> None:
-        """Note a use of pages."""
-        self.order.touch(keys)
+        """Count nothing: uses are counted once a request, when it ends."""
 
     @override
     def on_new_request(self, req_context: ReqContext) -> RequestOffloadingContext:
@@ -157,9 +160,9 @@ class GsmDiskTier(SecondaryTierManager):
 
     @override
     def on_request_finished(self, req_context: ReqContext) -> None:
-        """Note the use of all pages of a request."""
+        """Count the use of all pages of a request."""
         for keys in RequestChain.of(req_context, self._shape).pages.values():
-            self.order.touch(keys)
+            self.order.use(keys)
 
     @override
     def drain_jobs(self) -> None:
@@ -182,8 +185,9 @@ class GsmDiskTier(SecondaryTierManager):
 
     def _load_found(self) -> None:
         found = self._store.scan()
+        pages = {page.key: page for page in found.pages}
         for page in found.pages:
-            self.order.add(page.key, page.parent, page.group, used=-inf)  # no use of this run yet
+            self._add_found(page, pages)
         for reason, files in (("corrupt", found.corrupt), ("foreign", found.foreign)):
             self._counts.count(statistics.SKIPPED, len(files), reason)
             if files:
@@ -197,6 +201,18 @@ class GsmDiskTier(SecondaryTierManager):
             self._store.delete(key)
         self._counts.held(statistics.DISK, len(self.order) * self._store.file_bytes)
         logger.info("%d pages of earlier runs are on disk", len(self.order))
+
+    def _add_found(self, page: StoredPage, pages: Mapping[bytes, StoredPage]) -> None:
+        """Hold a page of an earlier run, after those in front of it, which may have been written later."""
+        line: list[StoredPage] = []
+        while page.key not in self.order:
+            line.append(page)
+            before = pages.get(page.parent) if page.parent is not None else None
+            if before is None:
+                break
+            page = before
+        for each in reversed(line):
+            self.order.add(each.key, each.parent, used=-inf)  # this run has not used it
 
     def _make_room(self, pages: int, chain: RequestChain) -> tuple[list[bytes], int]:
         """Return what goes, and for how many new pages there is room then."""

@@ -19,7 +19,7 @@ from vllm.v1.kv_offload.tiering.manager import CPUPrimaryTierOffloadingManager
 
 from backends.gsm.engine import statistics
 from backends.gsm.engine.chain import PageShape, RequestChain
-from backends.gsm.engine.order import PageOrder
+from backends.gsm.engine.pages import PageOrder
 from backends.gsm.engine.settings import GsmSettings
 from backends.gsm.engine.statistics import GsmStatistics
 
@@ -32,7 +32,7 @@ class GsmCachePolicy(CachePolicy):
 
     def __init__(self, cache_capacity: int) -> None:
         super().__init__(cache_capacity)
-        self.order = PageOrder(0.0, monotonic)
+        self.order = PageOrder(cache_capacity, 0.0, monotonic)
         self.chain: RequestChain | None = None
         self._chunks: dict[OffloadKey, ChunkStatus] = {}
 
@@ -50,7 +50,7 @@ class GsmCachePolicy(CachePolicy):
         if self.chain is None:
             raise RuntimeError("a page came without the request that it belongs to")
         self._chunks[key] = chunk
-        self.order.add(key, self.chain.parent(key), self.chain.group(key), busy=True)
+        self.order.add(key, self.chain.parent(key), busy=True)
 
     @override
     def remove(self, key: OffloadKey) -> None:
@@ -60,8 +60,7 @@ class GsmCachePolicy(CachePolicy):
 
     @override
     def touch(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
-        """Note a use of pages."""
-        self.order.touch(keys)
+        """Count nothing: uses are counted once a request, when it ends."""
 
     @override
     def on_store_miss(self, keys: Iterable[OffloadKey], req_context: ReqContext) -> None:
@@ -75,13 +74,14 @@ class GsmCachePolicy(CachePolicy):
         reused_keys: set[OffloadKey],
         req_context: ReqContext,
     ) -> None:
-        """Note a use of all pages of a request."""
-        for keys in key_groups:
-            self.order.touch(keys)
+        """Count the use of all pages of a request, those among them that the engine had itself."""
+        chain = req_context.get_state(RequestChain)
+        for keys in chain.pages.values() if chain is not None else ():
+            self.order.use(keys)
 
     @override
     def evict(self, n: int, protected: set[OffloadKey]) -> list[tuple[OffloadKey, ChunkStatus]]:
-        """Give up pages; as many as may go, at times more than `n`, for groups go whole."""
+        """Give up as many pages as may go, up to `n`."""
         return [
             (OffloadKey(key), self._chunks.pop(OffloadKey(key))) for key in self.order.evict(n, protected)
         ]
@@ -127,7 +127,7 @@ class GsmHostTier(CPUPrimaryTierOffloadingManager):
         if not isinstance(self._policy, GsmCachePolicy):
             raise TypeError(f"vLLM took {type(self._policy).__name__} for GSM's order of eviction")
         self._pages = self._policy
-        self._pages.order = PageOrder(settings.min_ttl, monotonic)
+        self._pages.order = PageOrder(num_pages, settings.min_ttl, monotonic)
         self._page_bytes = page_bytes
         self._shape = shape
         self._max_groups = settings.max_groups

@@ -162,7 +162,7 @@ class GsmManager(TieringOffloadingManager):
 
     def _pin(self, keys: list[OffloadKey]) -> None:
         order = self._host.order
-        pinned = len(order.pinned.union(keys))
+        pinned = order.pinned + sum(not order.is_pinned(key) for key in keys)
         if pinned > self._host.num_pages * _PINNED_SHARE:
             logger.warning(
                 "%d pages would be pinned, more than half of the %d of the host tier; they are kept, but not "
@@ -174,13 +174,13 @@ class GsmManager(TieringOffloadingManager):
         order.pin(keys)
         if self._disk is not None:
             self._disk.order.pin(keys)
-        self._counts.pinned(len(order.pinned))
+        self._counts.pinned(order.pinned)
 
     def _unpin(self, keys: list[OffloadKey]) -> None:
         self._host.order.unpin(keys)
         if self._disk is not None:
             self._disk.order.unpin(keys)
-        self._counts.pinned(len(self._host.order.pinned))
+        self._counts.pinned(self._host.order.pinned)
 
 
 class IdleManager(OffloadingManager):

@@ -103,8 +103,8 @@ def blocks_per_page(tokens_per_block: Collection[int], group_size: int) -> int:
     ]
     if not even:
         raise SettingsInvalid(
-            f"gsm_group_size is {group_size} tokens, which is not a multiple of the engine's block of {block} "
-            f"tokens; {max(1, round(group_size / block)) * block} would do"
+            f"gsm_group_size is {group_size} tokens, which is not a multiple of the engine's block of "
+            f"{block} tokens; {max(1, round(group_size / block)) * block} would do"
         )
     return next((blocks for blocks in even if min(tokens_per_block) * blocks >= PAGE_TOKENS), even[-1])
 

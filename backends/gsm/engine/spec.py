@@ -1,6 +1,7 @@
 """What vLLM loads: `GsmOffloadingSpec` is the `spec_name`, this module the `spec_module_path`."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import vllm
@@ -9,6 +10,7 @@ from packaging.version import Version
 from typing_extensions import override
 from vllm.logger import init_logger
 from vllm.platforms import current_platform
+from vllm.utils.math_utils import round_up
 from vllm.v1.kv_offload.base import (
     CanonicalKVCaches,
     OffloadingManager,
@@ -108,6 +110,7 @@ class GsmOffloadingSpec(TieringOffloadingSpec):
             kv_bytes_per_chunk=self.kv_bytes_per_chunk,
             cpu_page_size=self.cpu_page_size_per_worker,
         )
+        region._creator = False  # the scheduler's side takes its name away
         return HostCopyWorker(kv_caches, self.blocks_per_chunk, region)
 
     def _make_manager(self, settings: GsmSettings) -> GsmManager:
@@ -119,6 +122,8 @@ class GsmOffloadingSpec(TieringOffloadingSpec):
             kv_bytes_per_chunk=self.kv_bytes_per_chunk,
             cpu_page_size=self.cpu_page_size_per_worker,
         )
+        # All workers have mapped it by now. Without its name nothing of it is left in /dev/shm at the end.
+        Path(region.mmap_path).unlink(missing_ok=True)
         host = GsmHostTier(
             num_pages=self.num_chunks,
             page_bytes=self.kv_bytes_per_chunk,
@@ -130,7 +135,7 @@ class GsmOffloadingSpec(TieringOffloadingSpec):
         )
         view = host.get_kv_memoryview()
         tiers: list[SecondaryTierManager] = []
-        if (disk := self._open_disk(settings, view, counts)) is not None:
+        if (disk := self._open_disk(settings, host, counts)) is not None:
             tiers.append(disk)
         tiers += [
             SecondaryTierFactory.create_secondary_tier(config, view, self)
@@ -140,7 +145,7 @@ class GsmOffloadingSpec(TieringOffloadingSpec):
         return GsmManager(host, tiers, self._shape, settings, counts)
 
     def _open_disk(
-        self, settings: GsmSettings, view: memoryview, counts: GsmStatistics
+        self, settings: GsmSettings, host: GsmHostTier, counts: GsmStatistics
     ) -> GsmDiskTier | None:
         folder = settings.disk_path
         if folder is None:
@@ -153,14 +158,22 @@ class GsmOffloadingSpec(TieringOffloadingSpec):
         except StoreUnusable as error:
             logger.error("GSM keeps nothing on disk, and serving goes on: %s", error)  # noqa: TRY400 says it all
             return None
-        return GsmDiskTier(self, view, store=store, shape=self._shape, settings=settings, counts=counts)
+        return GsmDiskTier(
+            self,
+            host.get_kv_memoryview(),
+            store=store,
+            shape=self._shape,
+            settings=settings,
+            counts=counts,
+            above=host.order,
+        )
 
 
 def _read_settings(config: OffloadingConfig) -> GsmSettings | None:
     """Return the settings, or None where GSM is off."""
     try:
         settings = GsmSettings.read(config.extra_config, config.model.dtype)
-        blocks_per_page([group.tokens_per_block for group in config.groups], settings.group_size)
+        _check_fit(settings, config)
     except SettingsInvalid as error:
         logger.error("GSM is off, and serving goes on without reuse: %s", error)  # noqa: TRY400 says it all
         return None
@@ -168,3 +181,10 @@ def _read_settings(config: OffloadingConfig) -> GsmSettings | None:
         logger.info("GSM is off: gsm_prefix_reuse is false")
         return None
     return settings
+
+
+def _check_fit(settings: GsmSettings, config: OffloadingConfig) -> None:
+    blocks = blocks_per_page([group.tokens_per_block for group in config.groups], settings.group_size)
+    page_bytes = config.worker_kv_bytes_per_block * config.parallel.world_size * blocks
+    if settings.host_bytes < round_up(page_bytes, SharedOffloadRegion.BLOCK_SIZE_ALIGNMENT):
+        raise SettingsInvalid(f"gsm_host_bytes is {settings.host_bytes}, but one page has {page_bytes} bytes")

@@ -23,8 +23,8 @@ from backends.gsm.engine.errors import PageUnreadable, StoreUnusable
 
 _FORMAT: Final = 1
 _MAGIC: Final = b"gsm-page"
-# Magic, bytes of key and parent, key, parent, number of the group, bytes of the page, their CRC-32.
-_HEADER: Final = struct.Struct("<8sBB72s72sQQI")
+# Magic, bytes of key and parent, key, parent, bytes of the page, their CRC-32.
+_HEADER: Final = struct.Struct("<8sBB72s72sQI")
 _CHECK: Final = struct.Struct("<I")  # CRC-32 of the header
 HEADER_BYTES: Final = _HEADER.size + _CHECK.size
 
@@ -36,13 +36,11 @@ class StoredPage:
     Attributes:
         key: The name that vLLM gave it.
         parent: The page before it in its sequence; None for the first.
-        group: The number of its GSM group in the sequence.
         written: When it was written or last used, in seconds of the file system's clock.
     """
 
     key: bytes
     parent: bytes | None
-    group: int
     written: float = 0.0
 
 
@@ -136,7 +134,6 @@ class PageStore:
             len(parent),
             page.key,
             parent,
-            page.group,
             len(content),
             zlib.crc32(content),
         )
@@ -221,17 +218,17 @@ class PageStore:
             status = os.fstat(file.fileno())
         if path != self._path(page.key) or status.st_size != self.file_bytes:
             raise PageUnreadable(f"{path} is not as it was written")
-        return StoredPage(page.key, page.parent, page.group, status.st_mtime)
+        return StoredPage(page.key, page.parent, status.st_mtime)
 
 
 def _parse_header(path: Path, raw: bytes, page_bytes: int) -> tuple[StoredPage, int]:
     header = raw[: _HEADER.size]
     if len(raw) != HEADER_BYTES or _CHECK.unpack(raw[_HEADER.size :]) != (zlib.crc32(header),):
         raise PageUnreadable(f"{path} has no header of a page")
-    magic, key_size, parent_size, key, parent, group, size, checksum = _HEADER.unpack(header)
+    magic, key_size, parent_size, key, parent, size, checksum = _HEADER.unpack(header)
     if magic != _MAGIC or size != page_bytes:
         raise PageUnreadable(f"{path} is a page of another store")
-    return StoredPage(key[:key_size], parent[:parent_size] or None, group), checksum
+    return StoredPage(key[:key_size], parent[:parent_size] or None), checksum
 
 
 def _write_whole(file: IO[bytes], content: bytes | memoryview) -> None:

@@ -1,8 +1,8 @@
 """GSM on a real vLLM with SmolLM2: what is reused changes nothing but the time it takes.
 
-Every test has a salt of its own, so that none reuses what another kept. Logprobs are compared bit by bit where
-vLLM computes the rest of the prompt in the same steps with and without reuse; else the order of additions differs,
-and they are compared to 1e-3.
+Every test has a salt of its own, so that none reuses what another kept. Logprobs are compared bit by bit
+where vLLM computes the rest of the prompt in the same steps with and without reuse; else the order of
+additions differs, and they are compared to 1e-3.
 """
 
 import time

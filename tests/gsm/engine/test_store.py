@@ -1,5 +1,6 @@
 """Pages as files."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Generator
@@ -12,7 +13,7 @@ from backends.gsm.engine.store import HEADER_BYTES, PageStore, StoredPage
 
 SIZE = 4096
 IDENTITY = {"weights": "smollm2 1234", "kv_dtype": "float32"}
-PAGE = StoredPage(b"\x3f" * 36, b"\x40" * 36, 7)
+PAGE = StoredPage(b"\x3f" * 36, b"\x40" * 36)
 CONTENT = bytes(range(256)) * (SIZE // 256)
 
 
@@ -59,18 +60,20 @@ def test_a_page_is_found_again_by_another_run(tmp_path: Path, stores: Stores) ->
     (found,) = store.scan().pages
     store.read(found.key, memoryview(content))
 
-    assert (found.key, found.parent, found.group) == (PAGE.key, PAGE.parent, PAGE.group)
+    assert (found.key, found.parent) == (PAGE.key, PAGE.parent)
     assert content == CONTENT
     assert file_of(tmp_path).stat().st_size == store.file_bytes == HEADER_BYTES + SIZE
 
 
-def test_pages_are_found_in_the_order_of_their_last_use(stores: Stores) -> None:
+def test_pages_are_found_in_the_order_of_their_last_use(tmp_path: Path, stores: Stores) -> None:
     store = stores.open_with_a_page()
     for number in range(3):
-        store.write(StoredPage(bytes([number] * 36), None, 0), memoryview(CONTENT))
-    store.read(PAGE.key, memoryview(bytearray(SIZE)))
+        store.write(StoredPage(bytes([number] * 36), None), memoryview(CONTENT))
+    for path in tmp_path.glob("*/*.page"):
+        os.utime(path, (0, int(path.name[:2], 16)))  # in the order of their names
+    store.read(bytes([1] * 36), memoryview(bytearray(SIZE)))
 
-    assert [page.key[0] for page in store.scan().pages] == [0, 1, 2, 0x3F]
+    assert [page.key[0] for page in store.scan().pages] == [0, 2, 0x3F, 1]
 
 
 @pytest.mark.parametrize("at", [3, 100, HEADER_BYTES - 1])
@@ -104,7 +107,7 @@ def test_a_file_under_another_name_is_not_taken_for_what_its_name_says(
 ) -> None:
     store = stores.open_with_a_page()
     path = file_of(tmp_path)
-    other = StoredPage(b"\x3f" * 35 + b"\x00", None, 0)
+    other = StoredPage(b"\x3f" * 35 + b"\x00", None)
     path.rename(path.with_name(f"{other.key.hex()}.page"))
 
     with pytest.raises(PageUnreadable, match="another page than its name says"):
@@ -172,7 +175,7 @@ from backends.gsm.engine.store import PageStore, StoredPage
 store = PageStore(Path(sys.argv[1]), 1 << 20, {})
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, 1 << 19))
 try:
-    store.write(StoredPage(b"k" * 36, None, 0), memoryview(bytes(1 << 20)))
+    store.write(StoredPage(b"k" * 36, None), memoryview(bytes(1 << 20)))
 except OSError as error:
     print(error.strerror)
 """
