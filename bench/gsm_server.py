@@ -152,10 +152,6 @@ class VllmServer:
                 raise TimeoutError("blocks of the engine are still held after a minute")
             time.sleep(0.05)
 
-    def preempt(self) -> None:
-        """Throw every running request back into the queue, with its KV."""
-        self._post("/reset_prefix_cache?reset_running_requests=true", {})
-
     def metrics(self) -> dict[str, float]:
         """Return the values of `vllm:gsm_...` and of prompt tokens, by name and own labels."""
         values: dict[str, float] = {}

@@ -13,6 +13,7 @@ from bench.gsm_server import ROOT, VllmServer, what_is_missing
 
 collect_ignore: Final = ["inside"]  # they run in vLLM's environment: see test_inside_vllm.py
 
+ENGINE_BLOCKS: Final = 26  # of which vLLM keeps one for itself
 HOST_PAGES: Final = 40
 DISK_PAGES: Final = 60
 PAGE_BYTES: Final = 5_898_240  # 128 tokens of SmolLM2 in float32
@@ -51,7 +52,10 @@ class Engine:
 
     def _start(self, changed: dict[str, Any]) -> VllmServer:
         self.starts += 1
-        options = ["--max-num-seqs", "4", "--max-num-batched-tokens", str(STEP)]
+        options = [
+            *("--max-num-seqs", "4", "--max-num-batched-tokens", str(STEP)),
+            *("--max-model-len", "2560", "--num-gpu-blocks-override", str(ENGINE_BLOCKS)),
+        ]
         log = self._folder / f"vllm-{self.starts}.log"
         return self._running.enter_context(VllmServer(log, gsm=self._settings | changed, options=options))
 

@@ -168,10 +168,8 @@ def test_a_damaged_page_is_computed_anew_with_all_behind_it(start: Start, tmp_pa
     assert start(disk_pages=32).run("abcdefgh") == 8
 
 
-def test_serving_goes_on_when_the_disk_is_full_and_keeping_when_it_is_not(
-    start: Start, tmp_path: Path
-) -> None:
-    """The limit of this process stands for a full disk: the kernel refuses the rest of a file that has begun."""
+def test_serving_goes_on_while_the_disk_is_full(start: Start, tmp_path: Path) -> None:
+    """The limit of this process stands for a full disk: the kernel refuses the rest of a file it began."""
     engine = start(disk_pages=32)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (PAGE_BYTES // 2, hard))
