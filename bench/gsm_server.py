@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
@@ -201,8 +201,7 @@ class VllmServer:
                     times.append(time.monotonic() - began)
                     text.append(choice["text"])
                     logprobs += choice["logprobs"]["token_logprobs"]
-                details = (chunk.get("usage") or {}).get("prompt_tokens_details") or {}
-                cached = details.get("cached_tokens") or cached
+                cached = max(cached, _cached(chunk))
         gaps = tuple(later - earlier for earlier, later in pairwise(times))
         return Answer(times[0], gaps, "".join(text), tuple(logprobs), cached)
 
@@ -216,7 +215,7 @@ class VllmServer:
             return json.loads(content)
 
     @contextmanager
-    def _connection(self) -> Iterator[HTTPConnection]:
+    def _connection(self) -> Generator[HTTPConnection]:
         connection = HTTPConnection("127.0.0.1", self._port, timeout=_REQUEST_SECONDS)
         try:
             yield connection
@@ -249,6 +248,13 @@ def _transfer_config(gsm: Mapping[str, Any]) -> dict[str, Any]:
             **gsm,
         },
     }
+
+
+def _cached(chunk: Mapping[str, Any]) -> int:
+    """Return the tokens that were not computed; only the last chunk knows, and leaves out a zero."""
+    usage: dict[str, Any] = chunk.get("usage") or {}
+    details: dict[str, Any] = usage.get("prompt_tokens_details") or {}
+    return details.get("cached_tokens") or 0
 
 
 def _events(connection: HTTPConnection, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

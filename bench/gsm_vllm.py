@@ -92,7 +92,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if (missing := what_is_missing()) is not None:
         sys.exit(missing)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the servers are ended, too
+    signal.signal(signal.SIGTERM, _stop)
     began = time.monotonic()
     results = Results(machine=f"{platform.machine()}, {_cores()}, load {_load():.1f} at the start")
     folder = Path(tempfile.mkdtemp(prefix="gsm-bench-"))
@@ -106,6 +106,11 @@ def main() -> int:
     for name, (value, bar, holds) in results.bars.items():
         print(f"{'ok  ' if holds else 'FAIL'} {name}: {value:.3f} ({bar})")
     return 0 if all(holds for _, _, holds in results.bars.values()) else 1
+
+
+def _stop(*_: object) -> None:
+    """End the servers, too."""
+    sys.exit("stopped")
 
 
 def _measure(results: Results, folder: Path, every: int) -> None:

@@ -226,8 +226,10 @@ class GsmDiskTier(SecondaryTierManager):
             self._ended_at_once.append(JobResult(job_id, success=True))
             return
         self._jobs[job_id] = job
-        enqueue = self._pool.enqueue_load if job.loads else self._pool.enqueue_store
-        enqueue(job_id, len(tasks), tasks)
+        if job.loads:
+            self._pool.enqueue_load(job_id, len(tasks), tasks)
+        else:
+            self._pool.enqueue_store(job_id, len(tasks), tasks)
 
     def _place(self, number: int) -> memoryview:
         """Return the bytes of a page in the host tier."""

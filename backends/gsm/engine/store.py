@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, cast
 
 from backends.gsm.engine.errors import PageUnreadable, StoreUnusable
 
@@ -240,8 +240,9 @@ def _write_whole(file: IO[bytes], content: bytes | memoryview) -> None:
 def _differences(found: object, wanted: Mapping[str, str]) -> str:
     if not isinstance(found, dict):
         return "it does not say of what"
+    fields = cast("dict[str, object]", found)
     return "; ".join(
-        f"{key}: {found.get(key)} there, {value} here"
+        f"{key}: {fields.get(key)} there, {value} here"
         for key, value in wanted.items()
-        if found.get(key) != value
+        if fields.get(key) != value
     )

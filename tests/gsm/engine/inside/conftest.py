@@ -22,13 +22,11 @@ def start(tmp_path: Path) -> Generator[Start]:
 
     def begin(host_pages: int = 16, disk_pages: int = 0, **settings: Any) -> BareEngine:
         stop()
-        disk = {"gsm_disk_path": str(tmp_path / "pages"), "gsm_disk_bytes": disk_pages * (PAGE_BYTES + 256)}
-        engine = BareEngine(
-            str(uuid.uuid4()),
-            **{"gsm_host_bytes": host_pages * PAGE_BYTES, "gsm_min_ttl": 0}
-            | (disk if disk_pages else {})
-            | settings,
-        )
+        given: dict[str, Any] = {"gsm_host_bytes": host_pages * PAGE_BYTES, "gsm_min_ttl": 0}
+        if disk_pages:
+            given["gsm_disk_path"] = str(tmp_path / "pages")
+            given["gsm_disk_bytes"] = disk_pages * (PAGE_BYTES + 256)
+        engine = BareEngine(str(uuid.uuid4()), **given | settings)
         running.append(engine)
         return engine
 
