@@ -102,6 +102,8 @@ class VllmServer:
             "VLLM_NO_USAGE_STATS": "1",
             "HF_HUB_OFFLINE": "1",
             "VLLM_CPU_KVCACHE_SPACE": "2",
+            # By default vLLM binds the model to other cores with a connector than without.
+            "VLLM_CPU_NUM_OF_RESERVED_CPU": "1",
         }
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(

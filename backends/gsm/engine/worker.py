@@ -3,6 +3,7 @@
 vLLM's own worker does this on GPUs, with streams; it refuses tensors that are in host memory already.
 """
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -46,8 +47,8 @@ class HostCopyWorker(OffloadingWorker):
         for cache in kv_caches.tensors:
             self._engine.append(cache.tensor.numpy())
             self._host.append(region.create_next_worker_view(cache.page_size_bytes * blocks_per_page).numpy())
-        self._save_thread = ThreadPoolExecutor(1, "gsm-save")
-        self._load_thread = ThreadPoolExecutor(1, "gsm-load")
+        self._save_thread = ThreadPoolExecutor(1, "gsm-save", _leave_the_models_cores)
+        self._load_thread = ThreadPoolExecutor(1, "gsm-load", _leave_the_models_cores)
         self._running: dict[int, Future[None]] = {}
         self._finished: SimpleQueue[TransferResult] = SimpleQueue()
 
@@ -149,6 +150,11 @@ class HostCopyWorker(OffloadingWorker):
                 )
             block_at += size
             page_at += -(-(skipped + size) // self._blocks_per_page) if size else 0
+
+
+def _leave_the_models_cores() -> None:
+    """Let a thread run where the process above may: vLLM binds this one to the cores that compute the model."""
+    os.sched_setaffinity(0, os.sched_getaffinity(os.getppid()))
 
 
 class IdleWorker(OffloadingWorker):
