@@ -153,7 +153,7 @@ class HostCopyWorker(OffloadingWorker):
 
 
 def _leave_the_models_cores() -> None:
-    """Let a thread run where the process above may: vLLM binds this one to the cores that compute the model."""
+    """Let a thread run where the process above may: vLLM binds this one to the cores of the model."""
     os.sched_setaffinity(0, os.sched_getaffinity(os.getppid()))
 
 
