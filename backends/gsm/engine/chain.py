@@ -74,6 +74,10 @@ class RequestChain:
         """Return how many pages are before `key`."""
         return self.index[key] if key in self.index else self.tails[key]
 
+    def end(self, key: OffloadKey) -> int:
+        """Return how many tokens of the sequence there are up to the end of `key`'s page."""
+        return (self.before(key) + 1) * self.shape.page_tokens[get_offload_group_idx(key)]
+
     def parent(self, key: OffloadKey) -> OffloadKey | None:
         """Return the page before `key`; None for the first."""
         before = self.before(key)

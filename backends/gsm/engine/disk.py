@@ -98,7 +98,7 @@ class GsmDiskTier(SecondaryTierManager):
         """Begin to write pages that are not here yet, from the first of their sequence on."""
         chain = RequestChain.of(job_metadata.req_context, self._shape)
         places = dict(zip(job_metadata.keys, job_metadata.chunk_ids, strict=True))
-        new = sorted((key for key in places if key not in self.order), key=chain.before)
+        new = sorted((key for key in places if key not in self.order), key=chain.end)
         gone, room = self._make_room(len(new), chain)
         self._counts.count(statistics.REFUSED, len(new) - room, statistics.DISK, "no_room")
         job = _Job(loads=False, keys=new[:room])

@@ -159,7 +159,8 @@ class GsmHostTier(CPUPrimaryTierOffloadingManager):
         """
         chain = RequestChain.of(req_context, self._shape)
         keys = self._wanted(list(keys), chain)
-        new = [key for key in keys if not self.holds(key)]
+        # With several sets of layers all have to end at the same token to be of use.
+        new = sorted((key for key in keys if not self.holds(key)), key=chain.end)
         gone = self._make_room(len(new), chain)
         left_out = set(new[self._get_num_free_chunks() :])
         if left_out:

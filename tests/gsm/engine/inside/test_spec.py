@@ -174,6 +174,24 @@ def test_several_sets_of_layers_are_copied_each_into_its_pages() -> None:
     assert not region_file.exists()
 
 
+def test_when_room_is_short_all_sets_of_layers_keep_the_same_beginning() -> None:
+    spec = GsmOffloadingSpec(offloading_config("sets", {"gsm_host_bytes": 4 * PAGE_BYTES}, groups=2))
+    manager = spec.get_manager()
+    request = ReqContext("request")
+    manager.on_new_request(request)
+    keys = [[make_offload_key(bytes([page]) * 32, layers) for page in range(4)] for layers in range(2)]
+    for key in (each for of_set in keys for each in of_set):
+        request.set_offload_key_position(key, (key[0] + 1) * 128)
+
+    output = manager.prepare_store([*keys[0], *keys[1]], request)
+
+    assert output is not None
+    assert output.keys_to_store == [*keys[0][:2], *keys[1][:2]]
+    manager.complete_store(output.keys_to_store, request)
+    manager.on_request_finished(request)
+    manager.shutdown()
+
+
 def test_on_gpus_vllms_own_worker_and_connector_are_used() -> None:
     """They cannot run here; what is inherited is inherited as it is."""
     assert GsmOffloadingSpec.create_worker is TieringOffloadingSpec.create_worker
