@@ -15,10 +15,17 @@ from backends.gsm.worth import AGES, ReturnTimes, age_bin, bin_end
 Name = TypeVar("Name", bound=Hashable)
 
 _MOST_USES = 6
-_KINDS = 2 * _MOST_USES
+_ENDS = 3
+_KINDS = _MOST_USES * _ENDS
 _GHOSTS = 4
 _WATCHED = 8192
-_LEARN_EVERY = 200
+_LEARN_EVERY = 50
+_NEGLIGIBLE = 0.01
+
+
+def _kind(uses: int, to_end: int) -> int:
+    """Groups of one kind were used as often, and stood as near to the end of their last request."""
+    return (min(max(uses, 1), _MOST_USES) - 1) * _ENDS + min(to_end, _ENDS - 1)
 
 
 class _Group(Generic[Name]):
@@ -59,11 +66,11 @@ class EvictionOrder(Generic[Name]):
             [OrderedDict() for _ in range(AGES)] for _ in range(_KINDS)
         ]
         self._uses_of_evicted: OrderedDict[Name, int] = OrderedDict()
-        self._most_ghosts = _GHOSTS * capacity
+        self._capacity = capacity
         self._requests = 0
         self._watch = _Watch[Name]()
-        self._rank: list[list[int]] = []
-        self._by_worth: list[tuple[int, int]] = []
+        self._by_worth: list[list[OrderedDict[_Group[Name], None]]] = []
+        self._rank = [[0] * AGES for _ in range(_KINDS)]
         self._learn()
 
     def __len__(self) -> int:
@@ -94,13 +101,14 @@ class EvictionOrder(Generic[Name]):
             group.uses += 1
             group.at = self._requests
             group.seen = now
-            group.kind = min(group.uses, _MOST_USES) - 1 + _MOST_USES * (place == last)
+            group.kind = _kind(group.uses, last - place)
             self._watch.see(group.name, group.kind, self._requests, new=group.uses == 1)
             if group.queue is not None:
                 self._pull(group)
                 self._push(group)
         self._grow_old()
         if self._requests % _LEARN_EVERY == 0:
+            self._watch.fade()
             self._learn()
 
     def insert(self, name: Name, parent: Name | None, now: float) -> None:
@@ -118,7 +126,7 @@ class EvictionOrder(Generic[Name]):
         if name in self._groups:
             raise ValueError(f"group {name!r} is held")
         group = _Group(name, above, self._uses_of_evicted.pop(name, 0), self._requests, now)
-        group.kind = max(0, min(group.uses, _MOST_USES) - 1)
+        group.kind = _kind(group.uses, _ENDS)
         self._groups[name] = group
         if above is not None:
             if above.children is None:
@@ -140,10 +148,10 @@ class EvictionOrder(Generic[Name]):
             then nothing has changed.
         """
         evicted: list[_Group[Name]] = []
+        before = now - self._min_ttl
         place = 0
         while len(evicted) < n and place < len(self._by_worth):
-            kind, age = self._by_worth[place]
-            group = self._first(self._queues[kind][age], protected, now - self._min_ttl)
+            group = self._oldest(self._by_worth[place], protected, before)
             if group is None:
                 place += 1
                 continue
@@ -158,7 +166,7 @@ class EvictionOrder(Generic[Name]):
             return None
         for group in evicted:
             self._uses_of_evicted[group.name] = group.uses
-        while len(self._uses_of_evicted) > self._most_ghosts:
+        while len(self._uses_of_evicted) > _GHOSTS * self._capacity:
             self._uses_of_evicted.popitem(last=False)
         return [group.name for group in evicted]
 
@@ -203,13 +211,18 @@ class EvictionOrder(Generic[Name]):
             raise GroupUnknown(f"group {name!r} is not held")
         return group
 
-    def _first(
-        self, queue: OrderedDict[_Group[Name], None], protected: Collection[Name], before: float
+    def _oldest(
+        self, queues: Sequence[OrderedDict[_Group[Name], None]], protected: Collection[Name], before: float
     ) -> _Group[Name] | None:
-        for group in queue:
-            if group.seen <= before and group.name not in protected:
-                return group
-        return None
+        """Return the least recently used that may go, of several queues."""
+        oldest: _Group[Name] | None = None
+        for queue in queues:
+            for group in queue:
+                if group.seen <= before and group.name not in protected:
+                    if oldest is None or group.at < oldest.at:
+                        oldest = group
+                    break
+        return oldest
 
     def _take(self, group: _Group[Name]) -> None:
         """Take out a leaf. The group before it may become one."""
@@ -256,14 +269,17 @@ class EvictionOrder(Generic[Name]):
                     self._push(group)
 
     def _learn(self) -> None:
-        worth = self._watch.worth(self._requests)
-        self._by_worth = sorted(
-            ((kind, age) for kind in range(_KINDS) for age in range(AGES)),
-            key=lambda queue: worth[queue[0]][queue[1]],
-        )
-        self._rank = [[0] * AGES for _ in range(_KINDS)]
-        for place, (kind, age) in enumerate(self._by_worth):
-            self._rank[kind][age] = place
+        """Put the queues in order, those of least worth first; queues that are worth the same stand together."""
+        if self._watch.lru_suffices(self._capacity, self._requests):
+            places = [[(kind, age) for kind in range(_KINDS)] for age in reversed(range(AGES))]
+        else:
+            worth = self._watch.worth(self._requests)
+            pairs = [(kind, age) for kind in range(_KINDS) for age in range(AGES)]
+            places = [[pair] for pair in sorted(pairs, key=lambda pair: worth[pair[0]][pair[1]])]
+        self._by_worth = [[self._queues[kind][age] for kind, age in place] for place in places]
+        for number, place in enumerate(places):
+            for kind, age in place:
+                self._rank[kind][age] = number
 
 
 class _Watch(Generic[Name]):
@@ -271,7 +287,7 @@ class _Watch(Generic[Name]):
 
     def __init__(self) -> None:
         self._last_use: dict[Name, tuple[int, int]] = {}
-        self._times = ReturnTimes(_KINDS)
+        self._times = ReturnTimes(_MOST_USES, _ENDS)
         self._every = 1
         self._passed = 0
 
@@ -288,10 +304,23 @@ class _Watch(Generic[Name]):
                 self._last_use[name] = (kind, request)
                 self._thin_out(request)
 
+    def lru_suffices(self, capacity: int, request: int) -> bool:
+        """Say whether LRU would lose next to nothing with this room.
+
+        LRU keeps what is younger than the age at which the groups used since fill the room. As long as uses beyond
+        that age are rare, or have not been seen yet, no order can do much better, and a learned one may do worse.
+        """
+        ages = sorted(request - at for _, at in self._last_use.values())
+        room = capacity // self._every
+        return room >= len(ages) or self._times.share_older(ages[room]) < _NEGLIGIBLE
+
     def worth(self, request: int) -> list[list[float]]:
         """Return the worth of each kind at each age, as known by now."""
-        self._times.fade()
         return self._times.worth((kind, request - at) for kind, at in self._last_use.values())
+
+    def fade(self) -> None:
+        """Let what was seen weigh less than what will be."""
+        self._times.fade()
 
     def _thin_out(self, request: int) -> None:
         if len(self._last_use) <= _WATCHED:
