@@ -36,7 +36,7 @@ QUESTION_AFTER: Final = 8  # turns
 CONCURRENT: Final = 8
 FEW_GROUPS: Final = 8
 
-_WARM_ROUNDS: Final = 7
+_WARM_ROUNDS: Final = 10
 _GB: Final = 10**9
 
 HOST: Final = {"gsm_host_bytes": 4 * _GB}
@@ -49,6 +49,7 @@ class Results:
 
     Attributes:
         ttft: By context, by where the prefix came from.
+        warm: TTFT from the engine's own cache with GSM / without, one a round.
         turns: Of the conversation, one row a turn.
         question: A new question after eight turns, without reuse and with GSM.
         concurrent: Mean TTFT of eight requests that share a prefix, without reuse and with GSM.
@@ -59,6 +60,7 @@ class Results:
     """
 
     ttft: dict[int, dict[str, float]] = field(default_factory=dict[int, dict[str, float]])
+    warm: list[float] = field(default_factory=list[float])
     turns: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
     question: dict[str, float] = field(default_factory=dict[str, float])
     concurrent: dict[str, float] = field(default_factory=dict[str, float])
@@ -147,12 +149,10 @@ def _measure_contexts(results: Results, pair: Pair) -> None:
         row["without GSM, cold"] = off.ask(prompt, cache_salt=salt).ttft
         before = _held(on)
         row["GSM, cold"] = on.ask(prompt, cache_salt=salt).ttft
-        warm = [
-            (off.ask(prompt, cache_salt=salt).ttft, on.ask(prompt, cache_salt=salt).ttft)
-            for _ in range(_WARM_ROUNDS)
-        ]
+        warm = list(_in_turn(pair, prompt, salt, rounds=_WARM_ROUNDS))
         row["without GSM, engine's cache"] = statistics.median(without for without, _ in warm)
         row["GSM, engine's cache"] = statistics.median(with_ for _, with_ in warm)
+        results.warm += [with_ / without for without, with_ in warm]
         row["GSM, host tier"] = statistics.median(_restored(on, prompt, salt, rounds=3))
         results.peak["max_groups 64"] = _held(on) - before
         _tell(f"context {length}", row)
@@ -231,9 +231,7 @@ def _measure_restart(results: Results, pair: Pair) -> None:
 def _judge(results: Results) -> None:
     middle = results.ttft[CONTEXTS[1]]
     disk = middle["GSM, disk after restart"] / middle["without GSM, cold again"]
-    warm = statistics.median(
-        row["GSM, engine's cache"] / row["without GSM, engine's cache"] for row in results.ttft.values()
-    )
+    warm = statistics.median(results.warm)
     question = 1 - results.question["GSM"] / results.question["without reuse"]
     concurrent = 1 - results.concurrent["GSM"] / results.concurrent["without reuse"]
     few = results.peak[f"max_groups {FEW_GROUPS}"] / results.peak["max_groups 64"]
@@ -244,6 +242,14 @@ def _judge(results: Results) -> None:
         "TTFT saved with eight at once": (concurrent, "> 0", concurrent > 0),
         "peak KV memory with 8 groups / with 64": (few, "< 1", few < 1),
     }
+
+
+def _in_turn(pair: Pair, prompt: Sequence[int], salt: str, *, rounds: int) -> Iterator[tuple[float, float]]:
+    """Ask both servers the same, each the first of them every other time; yields TTFT without and with GSM."""
+    for number in range(rounds):
+        first, second = (pair.off, pair.on) if number % 2 else (pair.on, pair.off)
+        times = {server: server.ask(prompt, tokens=2, cache_salt=salt).ttft for server in (first, second)}
+        yield times[pair.off], times[pair.on]
 
 
 def _restored(server: VllmServer, prompt: Sequence[int], salt: str, *, rounds: int) -> Iterator[float]:
