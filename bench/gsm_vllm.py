@@ -245,7 +245,7 @@ def _judge(results: Results) -> None:
 
 
 def _in_turn(pair: Pair, prompt: Sequence[int], salt: str, *, rounds: int) -> Iterator[tuple[float, float]]:
-    """Ask both servers the same, each the first of them every other time; yields TTFT without and with GSM."""
+    """Ask both servers, each as the first every other time; yields TTFT without and with GSM."""
     for number in range(rounds):
         first, second = (pair.off, pair.on) if number % 2 else (pair.on, pair.off)
         times = {server: server.ask(prompt, tokens=2, cache_salt=salt).ttft for server in (first, second)}
