@@ -5,7 +5,7 @@ Runs in the vLLM environment, which brings transformers: `python bench/gsm_model
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from tokenizers import pre_tokenizers
@@ -21,7 +21,7 @@ def convert(gguf: Path, folder: Path) -> None:
         dtype=torch.float32,
         quantization_config=GgufConfig(dequantize=True),
     )
-    tokenizer: Any = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
+    tokenizer = cast("Any", AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name))
     # The conversion drops the first of SmolLM2's two pre-tokenizers, and numbers would be cut otherwise.
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [

@@ -151,12 +151,19 @@ class GsmManager(TieringOffloadingManager):
         same = pages.index(key)
         while same < len(pages) and self._is_held(pages[same]):
             same += 1
-        rebuilds = 1 - same / len(pages) > self._threshold
+        # A group that was cut short goes on here; nothing of it differs.
+        differs = same > 0 and self._is_followed(pages[same - 1])
+        rebuilds = differs and 1 - same / len(pages) > self._threshold
         if rebuilds and self._is_held(key):
             asked = self._asked(request)
             self._counts.count(statistics.REBUILT, int(pages[0] not in asked.rebuilt))
             asked.rebuilt.add(pages[0])
         return rebuilds
+
+    def _is_followed(self, key: OffloadKey) -> bool:
+        return self._host.order.is_followed(key) or (
+            self._disk is not None and self._disk.order.is_followed(key)
+        )
 
     def _is_held(self, key: OffloadKey) -> bool:
         return self._host.holds(key) or (self._disk is not None and self._disk.holds(key))

@@ -3,6 +3,7 @@
 Used by both tiers. Pages are held here by name only; whoever owns an order holds the bytes.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ class PageOrder:
         self._clock = clock
         self._pages: dict[bytes, _Page] = {}
         self._pinned: set[bytes] = set()
+        self._followers = Counter[bytes]()
         self._order = EvictionOrder[bytes](capacity, min_ttl=min_ttl)
 
     def __len__(self) -> int:
@@ -55,6 +57,8 @@ class PageOrder:
             used: When it was used last, on the clock of this order; now if left out.
         """
         self._pages[key] = _Page(parent, int(busy))
+        if parent is not None:
+            self._followers[parent] += 1
         self._insert(key, self._clock() if used is None else used)
 
     def use(self, keys: Iterable[bytes]) -> None:
@@ -67,8 +71,9 @@ class PageOrder:
 
     def discard(self, key: bytes) -> None:
         """Hold a page no longer that was lost; not there is as well. Pages behind it stay."""
-        if self._pages.pop(key, None) is None:
+        if key not in self._pages:
             return
+        self._forget(key)
         self._pinned.discard(key)
         for orphan in reversed(self._order.remove(key)):
             if orphan != key:
@@ -99,6 +104,10 @@ class PageOrder:
             self._pinned.remove(key)
             self._order.unpin(key)
 
+    def is_followed(self, key: bytes) -> bool:
+        """Say whether a page behind this one is held."""
+        return self._followers[key] > 0
+
     def is_pinned(self, key: bytes) -> bool:
         """Say whether a page is pinned."""
         return key in self._pinned
@@ -107,7 +116,7 @@ class PageOrder:
         """Give up pages, as many as may go up to `most`, but none of `protected` (a set, or the like)."""
         gone: list[bytes] = []
         while len(gone) < most and (page := self._order.evict(1, protected, self._clock())):
-            del self._pages[page[0]]
+            self._forget(page[0])
             gone += page
         return gone
 
@@ -115,7 +124,15 @@ class PageOrder:
         """Hold nothing, pins included."""
         self._pages.clear()
         self._pinned.clear()
+        self._followers.clear()
         self._order = EvictionOrder[bytes](self._capacity, min_ttl=self._min_ttl)
+
+    def _forget(self, key: bytes) -> None:
+        parent = self._pages.pop(key).parent
+        if parent is not None:
+            self._followers[parent] -= 1
+            if not self._followers[parent]:
+                del self._followers[parent]
 
     def _insert(self, key: bytes, used: float) -> None:
         page = self._pages[key]

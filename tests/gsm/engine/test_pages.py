@@ -79,6 +79,16 @@ def test_pages_behind_one_that_was_lost_stay_as_busy_and_pinned_as_they_were() -
     assert order.evict(9) == [b"abcd", b"abc"]
 
 
+def test_a_page_is_followed_while_a_page_behind_it_is_held() -> None:
+    order = PageOrder(9, 0.0, Clock())
+    hold(order, "ab", "ac")
+
+    order.discard(b"ab")
+    assert order.is_followed(b"a")
+    assert order.evict(1) == [b"ac"]
+    assert not order.is_followed(b"a")
+
+
 def test_a_page_whose_parent_is_elsewhere_is_held_on_its_own() -> None:
     order = PageOrder(9, 0.0, Clock())
     order.add(b"ab", b"a")

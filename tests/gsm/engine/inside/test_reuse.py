@@ -36,6 +36,14 @@ def test_the_head_of_a_group_is_loaded_when_at_most_the_threshold_differs(
     assert counted.get(("vllm:gsm_rebuilt_groups",), 0) == (reused == 4)
 
 
+def test_a_group_that_a_conversation_goes_on_with_is_loaded_as_far_as_it_went(start: Start) -> None:
+    engine = start()
+    engine.run("abcdef")
+
+    assert engine.run("abcdefgh") == 6
+    assert ("vllm:gsm_rebuilt_groups",) not in engine.counted()
+
+
 def test_the_threshold_can_be_set(start: Start) -> None:
     engine = start(gsm_rebuild_threshold=0.2)
     engine.run("abcdefgh")
@@ -81,8 +89,7 @@ def test_a_prompt_larger_than_the_tiers_keeps_what_fits_of_its_beginning(start: 
     engine = start(host_pages=6)
     engine.run("abcdefghijkl")
 
-    assert engine.run("abcdefgh") == 4  # of the second group half is there: too little
-    assert engine.run("abcdef") == 6
+    assert engine.run("abcdefgh") == 6
 
 
 def test_what_a_request_already_kept_is_not_given_up_for_what_comes_behind_it(start: Start) -> None:
