@@ -47,8 +47,8 @@ class _Group(Generic[Name]):
         self.ticket = 0  # of its entry in a queue; 0 for what may not go
 
 
-# When a group was last used, its depth below zero, and its ticket: the least recently used first, and of groups used
-# together the deepest. An entry whose ticket is not its group's any more counts for nothing.
+# When a group was last used, its depth below zero, and its ticket: the least recently used first, and of
+# groups used together the deepest. An entry whose ticket is not its group's any more counts for nothing.
 _Entry = tuple[int, int, int, _Group[Name]]
 _Queue = list[_Entry[Name]]
 
@@ -271,7 +271,7 @@ class EvictionOrder(Generic[Name]):
                         self._queue(group)
 
     def _learn(self) -> None:
-        """Put the queues in order, those of least worth first; queues that are worth the same stand together."""
+        """Put the queues in order, those of least worth first; those worth the same stand together."""
         if self._watch.lru_suffices(self._capacity, self._requests):
             places = [[(kind, age) for kind in range(_KINDS)] for age in reversed(range(AGES))]
         else:
@@ -309,8 +309,9 @@ class _Watch(Generic[Name]):
     def lru_suffices(self, capacity: int, request: int) -> bool:
         """Say whether LRU would lose next to nothing with this room.
 
-        LRU keeps what is younger than the age at which the groups used since fill the room. As long as uses beyond
-        that age are rare, or have not been seen yet, no order can do much better, and a learned one may do worse.
+        LRU keeps what is younger than the age at which the groups used since fill the room. As long as uses
+        beyond that age are rare, or have not been seen yet, no order can do much better, and a learned one
+        may do worse.
         """
         ages = sorted(request - at for _, at in self._last_use.values())
         room = capacity // self._every
