@@ -39,17 +39,19 @@ def bin_end(age: int) -> float:
 class ReturnTimes:
     """How long groups of each kind wait for their next use.
 
-    A life table: for each kind and bin of age, how many groups came to it and how many of them were used in it. Groups
-    of one request share their fate, so hundreds of them say little, and what is known of a kind is drawn towards less
-    special knowledge: the table of a kind towards that of all kinds times a factor for the kind (proportional
-    hazards), the factor towards that of its level, the factor of a level towards the number of uses, the table of all
-    kinds towards a chance of use that falls as 1 / age, under which the least recently used is worth the least.
+    A life table: for each kind and bin of age, how many groups came to it and how many of them were used in
+    it. Groups of one request share their fate, so hundreds of them say little, and what is known of a kind is
+    drawn towards less special knowledge: the table of a kind towards that of all kinds times a factor for the
+    kind (proportional hazards), the factor towards that of its level, the factor of a level towards the
+    number of uses, the table of all kinds towards a chance of use that falls as 1 / age, under which the
+    least recently used is worth the least.
     """
 
     def __init__(self, levels: int, kinds_a_level: int) -> None:
         """Begin with nothing known.
 
-        Kinds are numbered `level * kinds_a_level + i`; level n is taken to be used n + 1 times as often as level 0.
+        Kinds are numbered `level * kinds_a_level + i`; level n is taken to be used n + 1 times as often as
+        level 0.
         """
         self._per_level = kinds_a_level
         kinds = levels * kinds_a_level
