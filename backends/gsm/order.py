@@ -88,6 +88,11 @@ class EvictionOrder(Generic[Name]):
         """Say whether a group is held."""
         return name in self._groups
 
+    @property
+    def remembered(self) -> int:
+        """Return how many names are kept of groups that need not be held: evicted ones and watched ones."""
+        return len(self._uses_of_evicted) + len(self._watch)
+
     def use(self, names: Sequence[Name], now: float) -> None:
         """Count one request.
 
@@ -292,6 +297,9 @@ class _Watch(Generic[Name]):
         self._times = ReturnTimes(_MOST_USES, _ENDS)
         self._every = 1
         self._passed = 0
+
+    def __len__(self) -> int:
+        return len(self._last_use)
 
     def see(self, name: Name, kind: int, request: int, *, new: bool) -> None:
         """Note a use; one in `_every` of the new groups is watched from then on."""
