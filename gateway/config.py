@@ -181,6 +181,11 @@ class ModelSection(_Section):
     tokenizer: str | None = Field(
         default=None, min_length=1, description="Any name; models with the same one share their token ids."
     )
+    tokenizer_files: Path | None = Field(
+        default=None,
+        description="Folder with the model's tokenizer.json and tokenizer_config.json (or "
+        "chat_template.jinja): prompts are then known token for token. Left out: by their bytes.",
+    )
     prices: TokenPrices | GpuPrices | None = None
     gsm: GsmSection | None = None
     timeouts: TimeoutsSection = Field(default_factory=TimeoutsSection)
@@ -190,6 +195,10 @@ class ModelSection(_Section):
         "name says so, else `none` where another model has `deepseek`, else `passthrough`.",
     )
     pools: list[PoolSection] = Field(min_length=1)
+
+    def group_tokens(self) -> int:
+        """Return the tokens of a group."""
+        return (self.gsm or GsmSection()).group_size
 
     def stated_thinking(self) -> Thinking | None:
         """Return how its thinking is controlled, as it is stated, or as its names say."""
@@ -338,10 +347,19 @@ def load_config(path: Path) -> Config:
         raise ConfigInvalid("\n".join(f"{path}: {fault}" for fault in describe(error, Config))) from error
     if config.tenants is not None:
         config = config.model_copy(update={"tenants": path.parent / config.tenants})
+    config = config.model_copy(
+        update={"models": {name: _with_files_beside(path, model) for name, model in config.models.items()}}
+    )
     if config.ledger is not None and config.ledger.url is not None:
         ledger = config.ledger.model_copy(update={"url": _beside(path, config.ledger.url)})
         config = config.model_copy(update={"ledger": ledger})
     return config
+
+
+def _with_files_beside(path: Path, model: ModelSection) -> ModelSection:
+    """Return a model whose tokenizer, when its path is relative, is in the folder of the configuration."""
+    files = model.tokenizer_files
+    return model if files is None else model.model_copy(update={"tokenizer_files": path.parent / files})
 
 
 def _beside(path: Path, url: str) -> str:

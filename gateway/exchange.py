@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from backends.fleet import Member
+from backends.fleet import Member, Placed
 from backends.types import Usage
 from classifier.types import ComplexityEstimate
 from gateway.clock import Clock
@@ -48,6 +48,7 @@ class Exchange(msgspec.Struct, eq=False):
     estimate: ComplexityEstimate | None = None
     decision: Decision | None = None
     member: Member | None = None
+    placed: Placed | None = None
     model: str = ""
     effort: Effort | None = None
     attempts: int = 0

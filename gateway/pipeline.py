@@ -210,6 +210,7 @@ async def _pump(services: Services, exchange: Exchange, begun: BegunStream, repl
             if exchange.first_token is None and state.has_token:
                 exchange.first_token = services.clock.monotonic()
                 health.brought_token(exchange.first_token)
+                begun.member.first_token(begun.answer)
             if passed:
                 await reply.write(passed)
             if state.done or state.failed:
@@ -248,6 +249,13 @@ async def _fail(services: Services, exchange: Exchange, error: Exception, reply:
     await reply.end(b"data: " + answer.body() + b"\n\n")
 
 
+def _learn(exchange: Exchange) -> None:
+    """Compare what a replica was taken to hold with what its engine counted."""
+    placed, usage = exchange.placed, exchange.final_usage()
+    if placed is not None and placed.prompt.names and not usage.estimated and usage.prompt:
+        placed.member.standing.told(placed.predicted, usage.cached)
+
+
 async def _settle(
     services: Services, exchange: Exchange, status: Status, http_status: int, error: str, *, wait: bool
 ) -> RequestRecord | None:
@@ -267,6 +275,7 @@ async def _settle(
     prices = services.prices.get(exchange.model, Prices())
     record = exchange.record(status, http_status, error, prices)
     services.telemetry.settled(record)
+    _learn(exchange)
     writing = services.ledger.record(record)
     if wait:
         with contextlib.suppress(

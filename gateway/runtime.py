@@ -16,6 +16,7 @@ from backends.engines.valkey import valkey_spec
 from backends.errors import EngineError
 from backends.fleet import Fleet
 from backends.models.store import ModelStore
+from backends.placement.naming import PromptNamer
 from backends.types import Pool
 from classifier.domains import DOMAINS
 from classifier.errors import ClassifierError
@@ -26,6 +27,7 @@ from gateway.config import Config, EmbeddedEngine
 from gateway.errors import StartFailed
 from gateway.health import Health
 from gateway.ledger import Ledger
+from gateway.placing import make_namer
 from gateway.services import Services
 from gateway.settings import Settings
 from gateway.telemetry import Telemetry
@@ -76,6 +78,7 @@ class _Plan:
     tenants: TenantBook
     classifier: Classifier
     pools: Mapping[str, Sequence[Pool]]
+    namers: Mapping[str, PromptNamer]
     engines: Sequence[ProcessSpec]
     ledger_url: str
     redis_url: str
@@ -95,6 +98,10 @@ def _plan(config: Config, settings: Settings) -> _Plan:
         tenants=TenantBook(tenants_folder(config, settings), known_names(config)),
         classifier=Classifier.load(),
         pools=config.pools(settings.secrets, urls),
+        namers={
+            name: make_namer(model.served_name, model.tokenizer_files, model.group_tokens())
+            for name, model in config.models.items()
+        },
         engines=_engine_specs(placed, settings),
         ledger_url=_ledger_url(config, settings),
         redis_url=redis_url,
@@ -132,6 +139,7 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
         models=config.facts(),
         prices=config.prices(),
         max_body_bytes=config.server.max_body_bytes,
+        namers=plan.namers,
     )
     jobs: dict[str, Callable[[], Awaitable[None]]] = {
         "reload tenants": plan.tenants.keep_reloading,

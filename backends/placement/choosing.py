@@ -65,7 +65,7 @@ TIE_WEIGHTS = (4.0, 2.0, 1.0, 1.0, 1.0)
 
 
 def pick(costs: Sequence[float], views: Sequence[ReplicaView], indices: Sequence[int], tokens: int) -> int:
-    """Return the index of the cheapest replica; among equals that of the highest sum of scores, then the first.
+    """Return the index of the cheapest replica; among equals of that with the highest sum of scores.
 
     Args:
         costs: Of the N replicas, seconds.

@@ -10,7 +10,7 @@ so u seconds of work more cost others
 (Hyytia, Penttinen and Aalto, "Size- and state-aware dispatching problem with queue-specific job sizes", EJOR
 217, 2012: one step of policy improvement from a split at random). Since every later request is placed anew,
 backlogs even out, and q is the mean backlog of all replicas rather than that of the one. This is the price of
-a lost prefix: nothing while replicas idle, many times its own length under load. No weight is set by hand.
+a lost prefix: little while replicas idle, many times its own length under load. It is measured, not set.
 
 Work that a replica does only because the prefix is elsewhere is no loss when the copy is used again. What
 more than one conversation goes on from, such as a system prompt, is used as often as it was lately, by each
@@ -22,12 +22,17 @@ from collections.abc import Sequence
 
 from backends.placement.types import ReplicaView
 
-MACHINE_PRICE = 2.0
-"""Seconds of waiting that a second of a replica's work is worth in itself: it takes energy, and room in the cache."""
+MACHINE_PRICE = 4.0
+"""Seconds of waiting that a second of a replica's work is worth in itself, as energy, and room in the cache.
+
+It is a choice, and moves little: what it decides is whether idle replicas do work that another need not do.
+"""
 
 RUNNING_SECONDS = 0.05
-"""What a request that runs on a replica costs the next one there, and is cost by it: answers of some 200 tokens,
-each of which takes an eighth of a millisecond longer beside one more sequence."""
+"""What a request that runs on a replica costs the next one there, and the next one it.
+
+Answers of some 200 tokens, each of which takes an eighth of a millisecond longer beside one more sequence.
+"""
 
 
 def reading_seconds(views: Sequence[ReplicaView], tokens: int) -> list[float]:
@@ -36,7 +41,7 @@ def reading_seconds(views: Sequence[ReplicaView], tokens: int) -> list[float]:
 
 
 def expected_ttft(view: ReplicaView, work: float) -> float:
-    """Return the seconds to the first token on a replica on which the request is `work` seconds of reading."""
+    """Return the seconds to the first token on a replica that has `work` seconds to read of the request."""
     return view.queue + work
 
 

@@ -14,7 +14,7 @@ MOST_BRANCHES = 16384
 
 
 class Branches:
-    """How often requests went on from a prefix lately: often from a system prompt, once from a turn of a chat."""
+    """How often requests went on from a prefix lately: often from a system prompt, once from a turn."""
 
     def __init__(self) -> None:
         self._uses: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()

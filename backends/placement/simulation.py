@@ -115,7 +115,7 @@ class Outcome:
 
     Attributes:
         hit_rate: Groups that were held, of all groups.
-        hit_share_of_single: That rate, of the rate of one LRU cache as big as all together; 0 where it had none.
+        hit_share_of_single: That rate, of the rate of one LRU cache as big as all together.
         imbalance: Seconds of work of the busiest replica, of the mean.
         ttft_p50: Seconds.
         ttft_p99: Seconds.

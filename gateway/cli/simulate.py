@@ -38,9 +38,7 @@ def run(
     with progress_line() as report:
         for name, placement in PLACEMENTS.items():
             report(name)
-            outcomes[name] = simulate(
-                requests, placement(), replicas=replicas, capacity=capacity, rate=rate
-            )
+            outcomes[name] = simulate(requests, placement(), replicas=replicas, capacity=capacity, rate=rate)
     if as_json:
         print_json({"placements": {name: asdict(outcome) for name, outcome in outcomes.items()}})
     else:
