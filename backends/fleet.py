@@ -99,6 +99,7 @@ class Placed(msgspec.Struct, frozen=True):
         choice: Why.
         prompt: What was placed.
         predicted: Tokens that the replica holds of it, as far as is known.
+        settled: Whether it reads no prompt now, which may be what is counted on.
         branch: The deepest group of it that any replica holds.
     """
 
@@ -106,6 +107,7 @@ class Placed(msgspec.Struct, frozen=True):
     choice: Choice
     prompt: Prompt
     predicted: int
+    settled: bool
     branch: bytes | None
 
 
@@ -169,8 +171,8 @@ class Fleet:
             branch=branch,
             slots=[member.slots() for member in members],
         )
-        predicted = held[choice.index][0] * prompt.group_tokens
-        return Placed(members[choice.index], choice, prompt, predicted, branch)
+        member, predicted = members[choice.index], held[choice.index][0] * prompt.group_tokens
+        return Placed(member, choice, prompt, predicted, not len(member.standing.queue), branch)
 
     def send(self, model: str, placed: Placed) -> Ticket:
         """Note that a request goes where it was placed; the ticket is for `Member.open`."""

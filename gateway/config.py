@@ -36,6 +36,8 @@ ServerUrl = Annotated[
 ]
 """May hold a user and a password, which are cut off as it is read and shown nowhere."""
 
+ZmqAddress = Annotated[str, Field(pattern=r"^(tcp|ipc)://[^\s*]+$")]
+
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable. What does not look like one may be a key, and is not repeated."""
 
@@ -133,6 +135,10 @@ class ReplicaSection(_Section):
         default=None, description="With `litellm`: another address of the provider."
     )
     engine: EngineFlavour | None = Field(default=None, description="With `url`: what runs there.")
+    kv_events: ZmqAddress | None = Field(
+        default=None, description="With `url`: where vLLM publishes its KV events (--kv-events-config)."
+    )
+    kv_replay: ZmqAddress | None = Field(default=None, description="With `kv_events`: its replay endpoint.")
     threads: int | None = Field(default=None, gt=0, description="With `embedded`: CPU threads.")
     slots: int = Field(
         default=2, gt=0, description="With `embedded`: requests at once, each with `context` tokens."
@@ -207,6 +213,13 @@ class ModelSection(_Section):
         providers = [replica.litellm for pool in self.pools for replica in pool.replicas if replica.litellm]
         named = any(map(_DEEPSEEK.search, (self.served_name, *providers)))
         return Thinking.DEEPSEEK if named else None
+
+    @model_validator(mode="after")
+    def _events_can_be_read(self) -> Self:
+        follows = any(replica.kv_events for pool in self.pools for replica in pool.replicas)
+        if follows and self.tokenizer_files is None:
+            raise ValueError("kv_events tell of tokens: tokenizer_files is needed to know those of a prompt")
+        return self
 
     @model_validator(mode="after")
     def _pools_differ(self) -> Self:
@@ -406,7 +419,17 @@ def _replica(
     else:
         url, flavour = section.url or "", section.engine or EngineFlavour.GENERIC
     target, login = _without_login(url.rstrip("/").removesuffix("/v1").rstrip("/"))
-    return Replica(name, ReplicaKind.OPENAI, target, model.served_name, flavour, api_key, login)
+    return Replica(
+        name,
+        ReplicaKind.OPENAI,
+        target,
+        model.served_name,
+        flavour,
+        api_key,
+        login,
+        section.kv_events,
+        section.kv_replay,
+    )
 
 
 def _without_login(url: str) -> tuple[str, str | None]:

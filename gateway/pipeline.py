@@ -14,6 +14,7 @@ from gateway.errors import ClientLeft, KeyMissing, LedgerUnavailable, to_answer
 from gateway.exchange import HEADER, Exchange
 from gateway.http import EVENT_STREAM, JSON, ClientPresence, Receive, Reply, Scope, Send, header, read_body
 from gateway.opening import BegunAnswer, BegunStream, Order, begin
+from gateway.placing import volatile_in
 from gateway.records import RequestRecord, Status
 from gateway.requests.needs import needs_of, token_ids_of
 from gateway.requests.protocol import ClientRequest
@@ -76,6 +77,7 @@ async def answer_request(
         reply.unread = None
         request = exchange.request = read(body)
         ask = _ask_of(services, caller, request)
+        _look_for_volatile(services, caller, request, exchange)
         _estimate(services, caller, request, ask, exchange)
         decision = _decide(services, caller, request, ask, exchange)
         order = Order(caller, request, decision, _headers_to_hand_on(scope))
@@ -170,6 +172,16 @@ def _decide(
     return decision if request.portable else replace(decision, fallbacks=())
 
 
+def _look_for_volatile(
+    services: Services, caller: Caller, request: ClientRequest, exchange: Exchange
+) -> None:
+    """Report what spoils the reuse of a prefix; the prompt stays as it is."""
+    found = volatile_in(request)
+    if found is not None:
+        services.telemetry.volatile_prefix(caller.tenant.name)
+        exchange.notes.append(f"prefix:volatile: {found.what} at character {found.at} of the system prompt")
+
+
 def _headers_to_hand_on(scope: Scope) -> dict[str, str]:
     trace = header(scope, b"traceparent")
     return {"traceparent": trace} if trace is not None and _TRACE.fullmatch(trace) else {}
@@ -249,11 +261,13 @@ async def _fail(services: Services, exchange: Exchange, error: Exception, reply:
     await reply.end(b"data: " + answer.body() + b"\n\n")
 
 
-def _learn(exchange: Exchange) -> None:
+def _learn(services: Services, exchange: Exchange) -> None:
     """Compare what a replica was taken to hold with what its engine counted."""
     placed, usage = exchange.placed, exchange.final_usage()
-    if placed is not None and placed.prompt.names and not usage.estimated and usage.prompt:
-        placed.member.standing.told(placed.predicted, usage.cached)
+    if placed is None or not (placed.prompt.names and placed.settled) or usage.estimated or not usage.prompt:
+        return
+    if placed.member.standing.told(placed.predicted, usage.cached):
+        services.telemetry.prefix_told(placed.member.replica.name, placed.predicted, usage.cached)
 
 
 async def _settle(
@@ -275,7 +289,7 @@ async def _settle(
     prices = services.prices.get(exchange.model, Prices())
     record = exchange.record(status, http_status, error, prices)
     services.telemetry.settled(record)
-    _learn(exchange)
+    _learn(services, exchange)
     writing = services.ledger.record(record)
     if wait:
         with contextlib.suppress(

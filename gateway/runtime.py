@@ -1,6 +1,7 @@
 """Everything a gateway runs on, started in order and stopped in reverse, whatever happens between."""
 
 import asyncio
+import functools
 import logging
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -16,7 +17,9 @@ from backends.engines.valkey import valkey_spec
 from backends.errors import EngineError
 from backends.fleet import Fleet
 from backends.models.store import ModelStore
-from backends.placement.naming import PromptNamer
+from backends.placement.block_events import TrackedGroups
+from backends.placement.event_reader import KvEventReader
+from backends.placement.naming import PromptNamer, root_of
 from backends.types import Pool
 from classifier.domains import DOMAINS
 from classifier.errors import ClassifierError
@@ -145,10 +148,26 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
         "reload tenants": plan.tenants.keep_reloading,
         "probe replicas": fleet.keep_probing,
         "exchange scores": lambda: scores.keep_exchanging(redis, plan.tenants),
+        **_event_jobs(fleet, config),
     }
     await _warn_of_absent(fleet)
     await _start_jobs(stack, jobs)
     return create_app(services, Health(fleet, ledger, redis))
+
+
+def _event_jobs(fleet: Fleet, config: Config) -> dict[str, Callable[[], Awaitable[None]]]:
+    """Return the jobs that follow the KV events of replicas that publish them."""
+    jobs: dict[str, Callable[[], Awaitable[None]]] = {}
+    for model, member in fleet.members():
+        replica, section = member.replica, config.models[model]
+        if replica.kv_events is None:
+            continue
+        groups = TrackedGroups(section.group_tokens(), functools.partial(root_of, section.served_name))
+        member.standing.held, member.standing.kept_by_events = groups, True
+        jobs[f"follow KV events of {replica.name}"] = KvEventReader(
+            replica.kv_events, replica.kv_replay, groups
+        ).follow
+    return jobs
 
 
 def _ledger_url(config: Config, settings: Settings) -> str:

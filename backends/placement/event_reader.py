@@ -87,12 +87,13 @@ class KvEventReader:
         """Ask for all from the next batch on; what has gone by then is lost."""
         if self._replay_address is None:
             return
-        from zmq import REQ
+        from zmq import DEALER  # a REQ takes but one answer
 
-        with context.socket(REQ) as socket:
+        with context.socket(DEALER) as socket:
             socket.linger = 0
             socket.connect(self._replay_address)
-            await cast("Awaitable[Any]", socket.send(self._next.to_bytes(8, "big")))
+            asked = [b"", self._next.to_bytes(8, "big")]
+            await cast("Any", socket).send_multipart(asked)
             try:
                 await self._take_replay(socket)
             except TimeoutError:

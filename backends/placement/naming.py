@@ -90,7 +90,7 @@ class TokenNamer:
         text = prompt.text if prompt.text is not None else self._rendered(prompt)
         if text is None:
             return self._bytes.name(prompt)
-        root = Scope(self._model, salt=prompt.salt).root()
+        root = root_of(self._model, prompt.salt)
         special = prompt.text is not None  # a template writes its special tokens itself
         names, tokens = self._tokenizer.name(text, self._group_tokens, root, add_special_tokens=special)
         return Prompt(tokens, names, self._group_tokens, session_of(prompt, root))
@@ -104,6 +104,11 @@ class TokenNamer:
             return self._template.render(json.loads(prompt.messages), tools or None, options)
         except TemplateFailed:
             return None
+
+
+def root_of(model: str, salt: str) -> bytes:
+    """Return the name before the first group of a prompt of tokens; the salt may be empty."""
+    return Scope(model, salt=salt).root()
 
 
 def session_of(prompt: PromptText, root: bytes) -> bytes | None:

@@ -28,15 +28,13 @@ class Standing:
         held: The groups that it holds.
         queue: The prompts that it has to read.
         load: What its own metrics said last.
-        predicted: Tokens that were predicted to be held, of answers whose engine tells how many were.
-        actual: Tokens that were held, of the same answers.
+        kept_by_events: Whether its engine tells what it holds, a restart included.
     """
 
     held: HeldGroups = field(default_factory=lambda: SentGroups(SENT_GROUPS, ttl=SENT_SECONDS))
     queue: PrefillQueue = field(default_factory=PrefillQueue)
     load: EngineLoad | None = None
-    predicted: int = 0
-    actual: int = 0
+    kept_by_events: bool = False
     _believed: float = 1.0
     _tells: bool = False
 
@@ -50,7 +48,7 @@ class Standing:
         self.held.sent(prompt.names, now)
         return self.queue.add(uncached, now)
 
-    def told(self, predicted: int, actual: int) -> None:
+    def told(self, predicted: int, actual: int) -> bool:
         """Compare what it was predicted to hold of a prompt with what its engine counted.
 
         The engine is right. One that never told of a cached token may not tell at all, and proves nothing.
@@ -58,22 +56,23 @@ class Standing:
         Args:
             predicted: Tokens, before belief: groups held, as known, times their size.
             actual: Tokens.
+
+        Returns:
+            Whether the engine tells, so that the two say something.
         """
         self._tells |= actual > 0
-        if not self._tells:
-            return
-        self.predicted += predicted
-        self.actual += actual
-        if predicted <= 0:
-            return
+        if not self._tells or predicted <= 0:
+            return self._tells
         share = min(1.0, actual / predicted)
         self._believed += BELIEVED_STEP * (share - self._believed)
         if self._believed < BELIEVED_LEAST and share < BELIEVED_LEAST:
             self.held.clear()
+        return True
 
     def restarted(self) -> None:
         """Note that the engine began anew: it holds nothing, and is believed."""
-        self.held.clear()
+        if not self.kept_by_events:
+            self.held.clear()
         self._believed = 1.0
 
     def saw_load(self, load: EngineLoad) -> None:

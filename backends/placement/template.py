@@ -33,7 +33,6 @@ class ChatTemplate:
             trim_blocks=True, lstrip_blocks=True, autoescape=False, extensions=[loopcontrols]
         )
         environment.filters["tojson"] = _to_json
-        environment.globals.update({"raise_exception": _refuse})
         try:
             self._template = environment.from_string(source)
         except TemplateError as error:
@@ -48,7 +47,7 @@ class ChatTemplate:
         Raises:
             TemplateFailed: The template refuses the messages, or a message holds more than text.
         """
-        context = {**self._tokens, **(options or {})}
+        context = {**self._tokens, **(options or {}), "raise_exception": _refuse}
         try:
             return self._template.render(
                 messages=[{**message, "content": _text_of(message.get("content"))} for message in messages],
@@ -82,11 +81,12 @@ def load_template(folder: Path) -> ChatTemplate | None:
 
 def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
     """Return `bos_token` and the like; each is a text, or an object that holds it."""
-    found = {name: value for name, value in config.items() if name.endswith("_token")}
-    texts = {
-        name: value.get("content") if isinstance(value, dict) else value for name, value in found.items()
-    }
-    return {name: text for name, text in texts.items() if isinstance(text, str)}
+    found: dict[str, str] = {}
+    for name, value in config.items():
+        text = cast("dict[str, object]", value).get("content") if isinstance(value, dict) else value
+        if name.endswith("_token") and isinstance(text, str):
+            found[name] = text
+    return found
 
 
 def _text_of(content: object) -> object:

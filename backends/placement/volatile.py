@@ -1,4 +1,4 @@
-"""What changes from one request to the next near the head of a prompt, and so spoils the reuse of all after it."""
+"""What changes with each request near the head of a prompt, and spoils the reuse of all after it."""
 
 import re
 from dataclasses import dataclass
@@ -8,9 +8,7 @@ HEAD = 2000
 
 _KINDS = {
     "a time": re.compile(r"\b\d{1,2}:\d{2}(?::\d{2})?\b"),
-    "a date": re.compile(
-        r"\b\d{4}-\d{2}-\d{2}\b|\b\d{4}年\d{1,2}月\d{1,2}日|\b\d{1,2}[./]\d{1,2}[./]\d{4}\b"
-    ),
+    "a date": re.compile(r"\b\d{4}-\d{2}-\d{2}\b|\d{4}年\d{1,2}月\d{1,2}日|\b\d{1,2}[./]\d{1,2}[./]\d{4}\b"),
     "an id": re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b|\b[0-9a-f]{32,64}\b"),
     "a timestamp": re.compile(r"\b1[6-9]\d{8}(?:\d{3})?\b"),
 }
