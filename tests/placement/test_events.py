@@ -3,9 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
-import msgspec
 import pytest
 import zmq
 import zmq.asyncio
@@ -14,41 +12,22 @@ from backends.gsm.naming import name_groups
 from backends.placement.block_events import TrackedGroups, read_events
 from backends.placement.event_reader import KvEventReader
 from backends.placement.naming import root_of
+from tests.fakes.kv_events import CLEARED, Event, KvPublisher, batch, removed, stored
 from tests.support.waiting import until
 
-BLOCK, GROUP = 4, 8
+GROUP = 8
 RECORDED = bytes.fromhex(
-    "93cb0000000000000000928ba474797065ab426c6f636b53746f726564ac626c6f636b5f68617368657392c40161c40162b1706172656e745f626c6f636b5f68617368c0a9746f6b656e5f696473980001020304050607aa626c6f636b5f73697a6504a76c6f72615f6964c0a66d656469756da3475055a96c6f72615f6e616d65c0aa65787472615f6b6579739291a461636d65c0a967726f75705f69647800b26b765f63616368655f737065635f6b696e64ae66756c6c5f617474656e74696f6e84a474797065ac426c6f636b52656d6f766564ac626c6f636b5f68617368657391c40162a66d656469756da3475055a967726f75705f6964780000"
+    "93cb0000000000000000928ba474797065ab426c6f636b53746f726564ac626c6f636b5f68617368657392c40161c40162b1"
+    "706172656e745f626c6f636b5f68617368c0a9746f6b656e5f696473980001020304050607aa626c6f636b5f73697a6504a7"
+    "6c6f72615f6964c0a66d656469756da3475055a96c6f72615f6e616d65c0aa65787472615f6b6579739291a461636d65c0a9"
+    "67726f75705f69647800b26b765f63616368655f737065635f6b696e64ae66756c6c5f617474656e74696f6e84a474797065"
+    "ac426c6f636b52656d6f766564ac626c6f636b5f68617368657391c40162a66d656469756da3475055a967726f75705f6964"
+    "780000"
 )
-"""A batch as vLLM 0.32 writes it (`KVEventBatch` of its `distributed/kv_events.py`, by its encoder): tokens 0 to 7
-stored as the blocks b"a" and b"b" with the salt "acme" on the GPU, then b"b" removed."""
+"""A batch as vLLM 0.32 writes it (`KVEventBatch` of its `distributed/kv_events.py`, by its encoder).
 
-Event = dict[str, Any]
-
-
-def stored(blocks: Sequence[bytes], tokens: Sequence[int], parent: bytes | None = None, **more: Any) -> Event:
-    return {
-        "type": "BlockStored",
-        "block_hashes": list(blocks),
-        "parent_block_hash": parent,
-        "token_ids": list(tokens),
-        "block_size": BLOCK,
-        "lora_id": None,
-        "medium": "GPU",
-        "lora_name": None,
-        **more,
-    }
-
-
-def removed(*blocks: bytes, medium: str = "GPU") -> Event:
-    return {"type": "BlockRemoved", "block_hashes": list(blocks), "medium": medium}
-
-
-CLEARED: Event = {"type": "AllBlocksCleared"}
-
-
-def batch(*events: Event) -> bytes:
-    return msgspec.msgpack.encode([0.0, list(events), 0])
+Tokens 0 to 7 stored as the blocks b"a" and b"b" with the salt "acme" on the GPU, then b"b" removed.
+"""
 
 
 def tracked() -> TrackedGroups:
@@ -104,39 +83,13 @@ def test_nothing_is_held_of_a_cache_that_was_emptied():
     assert len(after(stored([b"a", b"b"], range(8)), CLEARED)) == 0
 
 
-class Publisher:
-    """Publishes as vLLM's `ZmqEventPublisher` does, and sends again what is asked for."""
-
-    def __init__(self, context: zmq.asyncio.Context) -> None:
-        self._socket, self._replay = context.socket(zmq.XPUB), context.socket(zmq.ROUTER)
-        self.address = f"tcp://127.0.0.1:{self._socket.bind_to_random_port('tcp://127.0.0.1')}"
-        self.replay = f"tcp://127.0.0.1:{self._replay.bind_to_random_port('tcp://127.0.0.1')}"
-        self.sent: list[bytes] = []
-
-    async def subscribed(self) -> None:
-        await self._socket.recv()
-
-    async def publish(self, *events: Event, lost: bool = False) -> None:
-        self.sent.append(batch(*events))
-        if not lost:
-            number = len(self.sent) - 1
-            await self._socket.send_multipart([b"", number.to_bytes(8, "big"), self.sent[number]])
-
-    async def serve_replay(self) -> None:
-        while True:
-            client, _, start = await self._replay.recv_multipart()
-            for number in range(int.from_bytes(start, "big"), len(self.sent)):
-                await self._replay.send_multipart(
-                    [client, b"", b"", number.to_bytes(8, "big"), self.sent[number]]
-                )
-            await self._replay.send_multipart([client, b"", b"", (-1).to_bytes(8, "big", signed=True), b""])
-
-
 @asynccontextmanager
-async def publishing(*before: Event, replay: bool = True) -> AsyncGenerator[tuple[Publisher, TrackedGroups]]:
+async def publishing(
+    *before: Event, replay: bool = True
+) -> AsyncGenerator[tuple[KvPublisher, TrackedGroups]]:
     """Run a publisher that has published some events before, and a reader that follows it."""
     context, groups = zmq.asyncio.Context(), tracked()
-    publisher = Publisher(context)
+    publisher = KvPublisher(context)
     for event in before:
         await publisher.publish(event, lost=True)
     reader = KvEventReader(publisher.address, publisher.replay if replay else None, groups)

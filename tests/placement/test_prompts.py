@@ -8,34 +8,15 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer
-from tokenizers.models import BPE
-from tokenizers.pre_tokenizers import ByteLevel
-from tokenizers.trainers import BpeTrainer
 
 from backends.gsm.naming import name_groups
 from backends.placement.naming import ByteNamer, PromptText, TokenNamer, root_of
 from backends.placement.template import ChatTemplate, TemplateFailed, load_template
 from backends.placement.tokens import PrefixTokenizer
 from backends.placement.volatile import find_volatile
+from tests.fakes.tokenizer import TEMPLATE, TEXT, trained
 
-TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n"
-    "{% if loop.first and tools %}{{ tools | tojson }}\n{% endif %}"
-    "{{ message.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
-)
-TEXT = ["The quick brown fox jumps over the lazy dog, again and again.", "机器学习是人工智能的一个分支。" * 3]
 Turns = Sequence[Mapping[str, Any]]
-
-
-def trained() -> Tokenizer:
-    """Return a tokenizer of bytes and some merges, with the marks of a chat."""
-    tokenizer = Tokenizer(BPE())
-    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)  # pyright: ignore[reportAttributeAccessIssue]
-    trainer = BpeTrainer(vocab_size=500, initial_alphabet=ByteLevel.alphabet(), show_progress=False)
-    tokenizer.train_from_iterator(TEXT * 20, trainer)
-    tokenizer.add_special_tokens([AddedToken("<|im_start|>"), AddedToken("<|im_end|>")])
-    return tokenizer
 
 
 def turn(role: str, content: Any) -> dict[str, Any]:
@@ -52,6 +33,7 @@ def namer(group_tokens: int = 8) -> TokenNamer:
     return TokenNamer("m", PrefixTokenizer(trained()), ChatTemplate(TEMPLATE, {}), group_tokens)
 
 
+ONE, OTHER = "One thing, at some length, please?", "Another and quite different thing, please?"
 SYSTEM = turn("system", "You answer briefly. " * 20)
 
 
@@ -92,11 +74,11 @@ def test_a_long_conversation_is_not_read_anew_each_turn():
 @pytest.mark.parametrize("make", [namer, lambda: ByteNamer("m", 8)], ids=["tokens", "bytes"])
 def test_conversations_share_what_they_begin_with_and_tenants_nothing(make: Any):
     names = make()
-    one = names.name(text_of([SYSTEM, turn("user", "One thing?")])).names
-    other = names.name(text_of([SYSTEM, turn("user", "Another, quite different?")])).names
+    one = names.name(text_of([SYSTEM, turn("user", ONE)])).names
+    other = names.name(text_of([SYSTEM, turn("user", OTHER)])).names
     shared = sum(a == b for a, b in zip(one, other, strict=False))
     assert 5 < shared < min(len(one), len(other))
-    salted = names.name(text_of([SYSTEM, turn("user", "One thing?")], salt="acme")).names
+    salted = names.name(text_of([SYSTEM, turn("user", ONE)], salt="acme")).names
     assert not set(salted) & set(one)
 
 
