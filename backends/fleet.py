@@ -35,6 +35,7 @@ class Member:
     Attributes:
         pool: Its pool.
         monotonic: The clock.
+        slots: Requests that it takes at once: its part of its pool's; None where none is stated.
         in_flight: Requests on it now; changed by `open` and `close` alone.
         health: Whether it should get requests.
         standing: What it holds and has to do; its tickets are in the same hands as `in_flight`.
@@ -44,6 +45,7 @@ class Member:
     pool: Pool
     backend: Backend
     monotonic: Callable[[], float]
+    slots: int | None = None
     in_flight: int = 0
     health: Health = field(default_factory=Health)
     standing: Standing = field(default_factory=Standing)
@@ -80,11 +82,6 @@ class Member:
             await answer.aclose()
         finally:
             self.in_flight -= 1
-
-    def slots(self) -> int | None:
-        """Return how many requests it takes at once: its part of its pool's; None where none is stated."""
-        most = self.pool.max_concurrency
-        return None if most is None else max(1, most // len(self.pool.replicas))
 
     def _drop(self, ticket: Ticket | None) -> None:
         if ticket is not None:
@@ -134,7 +131,7 @@ class Fleet:
         self._monotonic = monotonic
         self._members = {
             model: [
-                Member(replica, pool, make(replica, pool.timeouts), monotonic)
+                Member(replica, pool, make(replica, pool.timeouts), monotonic, _slots(pool))
                 for pool in its_pools
                 for replica in pool.replicas
             ]
@@ -159,7 +156,11 @@ class Fleet:
         placer = self._placers[model]
         placer.demand.age(now)
         last = self._sessions.get(prompt.session) if prompt.session is not None else None
-        held = [member.standing.holds(prompt, now) for member in members]
+        held: list[tuple[int, int]] = []
+        groups = 0
+        for member in members:
+            held.append(member.standing.holds(prompt, now, groups))
+            groups = held[-1][0] or groups
         branch = deepest(prompt, [groups for groups, _ in held])
         choice = placer.choose(
             [
@@ -169,7 +170,7 @@ class Fleet:
             prompt.tokens,
             now=now,
             branch=branch,
-            slots=[member.slots() for member in members],
+            slots=[member.slots for member in members],
         )
         member, predicted = members[choice.index], held[choice.index][0] * prompt.group_tokens
         return Placed(member, choice, prompt, predicted, not len(member.standing.queue), branch)
@@ -268,16 +269,22 @@ class Fleet:
             await member.backend.aclose()
 
 
+def _slots(pool: Pool) -> int | None:
+    most = pool.max_concurrency
+    return None if most is None else max(1, most // len(pool.replicas))
+
+
 def _view(member: Member, cached: int, placer: Placer, now: float, *, session: bool) -> ReplicaView:
-    standing, health = member.standing, member.health
+    standing, health, load = member.standing, member.health, member.standing.load
+    queue, running = standing.queue, member.in_flight
     return ReplicaView(
-        cached=cached,
-        queue=standing.queue.seconds(now),
-        rate=standing.queue.rate.tokens_per_second,
-        running=member.in_flight + standing.others(member.in_flight),
-        recent=placer.demand.recent(member.replica.name),
-        share=health.share(now),
-        kv_usage=0.0 if standing.load is None else standing.load.kv_usage,
-        well=health.failures == 0,
-        session=session,
+        cached,
+        queue.seconds(now),
+        queue.rate.tokens_per_second,
+        running if load is None else running + standing.others(running),
+        placer.demand.recent(member.replica.name),
+        health.share(now),
+        0.0 if load is None else load.kv_usage,
+        health.failures == 0,
+        session,
     )

@@ -101,7 +101,7 @@ class TrackedGroups:
         """Return how many groups are held."""
         return len(self._groups)
 
-    def longest(self, names: Sequence[object], now: float) -> int:  # noqa: ARG002 - events do not age
+    def longest(self, names: Sequence[object], now: float, guess: int = 0) -> int:  # noqa: ARG002 - events do not age
         """See `HeldGroups`."""
         for count, name in enumerate(names):
             if name not in self._groups:

@@ -59,11 +59,14 @@ def costs(
     Returns:
         N costs in seconds, in the order given.
     """
-    backlog = sum([view.queue for view in views]) / len(views)
-    least = min(works)
-    found: list[float] = []
-    for view, work in zip(views, works, strict=True):
-        price = 1 + MACHINE_PRICE + crowding * (backlog + work / 2)
-        busy = (view.running + 1) * RUNNING_SECONDS
-        found.append((view.queue + busy + price * (least + (work - least) / reuse)) / view.share)
-    return found
+    fixed = 1 + MACHINE_PRICE + crowding * sum([view.queue for view in views]) / len(views)
+    growing, least = crowding / 2, min(works)
+    return [
+        (
+            view.queue
+            + (view.running + 1) * RUNNING_SECONDS
+            + (fixed + growing * work) * (least + (work - least) / reuse)
+        )
+        / view.share
+        for view, work in zip(views, works, strict=True)
+    ]

@@ -8,12 +8,13 @@ from typing import Protocol
 class HeldGroups(Protocol):
     """What is known of one replica's groups."""
 
-    def longest(self, names: Sequence[Hashable], now: float) -> int:
+    def longest(self, names: Sequence[Hashable], now: float, guess: int = 0) -> int:
         """Return how many groups of a prompt, from its first on, the replica holds without a hole.
 
         Args:
             names: Of the prompt's groups, in their order.
             now: Seconds.
+            guess: What it may be, such as what it is for another replica; a good one saves time.
         """
         ...
 
@@ -47,18 +48,18 @@ class SentGroups:
         """Return how many groups are held."""
         return len(self._used)
 
-    def longest(self, names: Sequence[Hashable], now: float) -> int:
+    def longest(self, names: Sequence[Hashable], now: float, guess: int = 0) -> int:
         """See `HeldGroups`; by halving, as all before a group that is held are held."""
-        used, oldest = self._used, now - self._ttl
-        if not names or used.get(names[0], NEVER) < oldest:
-            return 0
-        low, high = 1, len(names)
+        last_use, oldest = self._used.get, now - self._ttl
+        low, high = 0, len(names)
+        # The guess, and the group after it, are looked at first.
+        middle, after = (guess, guess + 1) if 0 < guess <= high else (1, 1)
         while low < high:
-            middle = (low + high + 1) // 2
-            if used.get(names[middle - 1], NEVER) >= oldest:
+            if last_use(names[middle - 1], NEVER) >= oldest:
                 low = middle
             else:
                 high = middle - 1
+            middle = after if low < after <= high else (low + high + 1) // 2
         return low
 
     def sent(self, names: Sequence[Hashable], now: float) -> None:

@@ -64,7 +64,7 @@ class Placer:
         works = reading_seconds(views, tokens)
         weighed = costs(views, works, crowding=crowding, reuse=reuse)
         left = range(len(views))
-        if slots is not None:
+        if slots is not None and any(slots):
             left = with_room([view.running for view in views], slots)
         index = pick(weighed, views, with_memory(views, left), tokens)
         chosen, work = views[index], works[index]

@@ -38,9 +38,11 @@ class Standing:
     _believed: float = 1.0
     _tells: bool = False
 
-    def holds(self, prompt: Prompt, now: float) -> tuple[int, int]:
+    def holds(self, prompt: Prompt, now: float, guess: int = 0) -> tuple[int, int]:
         """Return how many groups of a prompt it holds, and the tokens that are expected of that."""
-        groups = self.held.longest(prompt.names, now) if prompt.names else 0
+        if not prompt.names:
+            return 0, 0
+        groups = self.held.longest(prompt.names, now, guess)
         return groups, int(groups * prompt.group_tokens * self._believed)
 
     def began(self, prompt: Prompt, uncached: int, now: float) -> Ticket:

@@ -13,7 +13,7 @@ KEPT = 0.99
 
 
 class PrefillRate:
-    """Tokens of prompt that a replica reads a second.
+    """Tokens of prompt that a replica reads a second, in `tokens_per_second`.
 
     Least squares of seconds on tokens over the last requests, with a constant for what a request takes that
     has nothing to read. Two made-up requests, of none and of `FIRST_RATE` tokens, stand at the beginning.
@@ -22,13 +22,7 @@ class PrefillRate:
     def __init__(self) -> None:
         self._n, self._x, self._y = 2.0, FIRST_RATE, 1.0
         self._xx, self._xy = FIRST_RATE * FIRST_RATE, FIRST_RATE
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Return the rate."""
-        spread = self._n * self._xx - self._x * self._x
-        slope = (self._n * self._xy - self._x * self._y) / spread if spread > 0 else 0.0
-        return min(FASTEST, max(SLOWEST, 1 / slope)) if slope > 0 else FASTEST
+        self.tokens_per_second = FIRST_RATE
 
     def learn(self, tokens: int, seconds: float) -> None:
         """Note that reading so many tokens, with nothing before them, took so long."""
@@ -37,6 +31,9 @@ class PrefillRate:
         self._y = self._y * KEPT + seconds
         self._xx = self._xx * KEPT + tokens * tokens
         self._xy = self._xy * KEPT + tokens * seconds
+        spread = self._n * self._xx - self._x * self._x
+        slope = (self._n * self._xy - self._x * self._y) / spread if spread > 0 else 0.0
+        self.tokens_per_second = min(FASTEST, max(SLOWEST, 1 / slope)) if slope > 0 else FASTEST
 
 
 @dataclass(slots=True, eq=False)

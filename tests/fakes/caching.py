@@ -23,8 +23,10 @@ class CachingEngine:
         seconds: How long it takes to its first token.
         caches: Whether it keeps what it read.
         cached: Tokens that were in the cache, of each answer, oldest first.
+        prompts: Tokens of the prompts, oldest first.
         bodies: Of the requests, oldest first.
         running: Requests at work now.
+        most_running: The most at once.
     """
 
     seconds: float = 0.0

@@ -42,7 +42,9 @@ class KvPublisher:
     """Publishes as vLLM's `ZmqEventPublisher` does, and sends again what is asked for."""
 
     def __init__(self, context: zmq.asyncio.Context) -> None:
-        self._socket, self._replay = context.socket(zmq.XPUB), context.socket(zmq.ROUTER)
+        # pyzmq leaves what its sockets take and give half untyped
+        self._socket: Any = context.socket(zmq.XPUB)
+        self._replay: Any = context.socket(zmq.ROUTER)
         self.address = f"tcp://127.0.0.1:{self._socket.bind_to_random_port('tcp://127.0.0.1')}"
         self.replay = f"tcp://127.0.0.1:{self._replay.bind_to_random_port('tcp://127.0.0.1')}"
         self.sent: list[bytes] = []

@@ -24,7 +24,8 @@ def trained() -> Tokenizer:
     tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)  # pyright: ignore[reportAttributeAccessIssue]
     trainer = BpeTrainer(vocab_size=500, initial_alphabet=ByteLevel.alphabet(), show_progress=False)
     tokenizer.train_from_iterator(TEXT * 20, trainer)
-    tokenizer.add_special_tokens([AddedToken("<|im_start|>"), AddedToken("<|im_end|>")])
+    marks = [AddedToken("<|im_start|>"), AddedToken("<|im_end|>")]
+    tokenizer.add_special_tokens(marks)  # pyright: ignore[reportUnknownMemberType]
     return tokenizer
 
 

@@ -61,7 +61,7 @@ def test_a_conversation_that_is_read_turn_by_turn_has_the_tokens_of_the_whole(te
 def test_a_long_conversation_is_not_read_anew_each_turn():
     tokenizer = PrefixTokenizer(trained())
     template, messages = ChatTemplate(TEMPLATE, {}), [SYSTEM]
-    whole = 0
+    whole, rendered = 0, ""
     for index in range(50):
         messages.append(turn("user" if index % 2 == 0 else "assistant", f"{index}. " + TEXT[index % 2]))
         rendered = template.render(messages)
