@@ -161,7 +161,7 @@ async def begin(services: Services, exchange: Exchange, order: Order) -> Begun:
     failure: BackendError | None = None
     reached = 0
     try:
-        prompt = await prompt_of(services.namers, order.decision.model, order.request, order.caller.tenant)
+        prompt = await prompt_of(services, exchange, order.decision.model)
         for model, placed in _candidates(services, exchange, order, prompt):
             member = placed.member
             exchange.model, exchange.member, exchange.placed = model, member, placed
@@ -192,7 +192,7 @@ def _candidates(
     for model in (decision.model, *decision.fallbacks):
         tried: list[Member] = []
         if model != decision.model:
-            prompt = prompt_of_small(services.namers, model, order.request, order.caller.tenant)
+            prompt = prompt_of_small(services, exchange, model)
         while len(tried) < REPLICAS_PER_MODEL and (placed := fleet.place(model, tried, prompt)) is not None:
             tried.append(placed.member)
             yield model, placed

@@ -14,7 +14,7 @@ from gateway.errors import ClientLeft, KeyMissing, LedgerUnavailable, to_answer
 from gateway.exchange import HEADER, Exchange
 from gateway.http import EVENT_STREAM, JSON, ClientPresence, Receive, Reply, Scope, Send, header, read_body
 from gateway.opening import BegunAnswer, BegunStream, Order, begin
-from gateway.placing import volatile_in
+from gateway.placing import volatile_in, weighed
 from gateway.records import RequestRecord, Status
 from gateway.requests.needs import needs_of, token_ids_of
 from gateway.requests.protocol import ClientRequest
@@ -80,6 +80,7 @@ async def answer_request(
         _look_for_volatile(services, caller, request, exchange)
         _estimate(services, caller, request, ask, exchange)
         decision = _decide(services, caller, request, ask, exchange)
+        decision = exchange.decision = await weighed(services, exchange, decision)
         order = Order(caller, request, decision, _headers_to_hand_on(scope))
         with ClientPresence(receive):
             begun = await begin(services, exchange, order)

@@ -15,14 +15,24 @@ from backends.placement.tokens import PrefixTokenizer
 from backends.placement.volatile import Volatile, find_volatile
 from backends.types import CHAT_PATH, COMPLETIONS_PATH
 from gateway.errors import ConfigInvalid
+from gateway.exchange import Exchange
 from gateway.requests.chat import SYSTEM_ROLES
 from gateway.requests.protocol import ClientRequest
-from policies.types import Tenant
+from gateway.services import Services
+from policies.cost import cost_usd
+from policies.types import FLASH, STANDARD, Decision, Tenant
+from policies.weighing import Candidate, may_be_weighed, weigh
 
 log = logging.getLogger(__name__)
 
 LARGE = 32 * 1024
 """Bytes of a prompt from which on it is read beside the loop."""
+
+WORTH_WEIGHING = 2048
+"""Tokens of a prompt below which its prefix is worth less than looking for it."""
+
+EXPECTED_OUTPUT = 512
+"""Tokens of an answer, where the client asks for no fewer."""
 
 NOTHING = frozenset({b"null", b"[]", b"{}"})
 
@@ -47,33 +57,61 @@ def make_namer(model: str, tokenizer: Path | None, group_tokens: int) -> PromptN
         raise ConfigInvalid(f"The tokenizer of {model!r} cannot be used: {error}") from error
 
 
-async def prompt_of(
-    namers: Mapping[str, PromptNamer], model: str, request: ClientRequest, tenant: Tenant
-) -> Prompt:
-    """Return what placement needs to know of a request; a long one is read beside the loop.
-
-    Args:
-        namers: By model.
-        model: That the request is for.
-        request: The client's.
-        tenant: Whose it is.
-    """
-    text = _text_of(request, salt_of(tenant))
+async def prompt_of(services: Services, exchange: Exchange, model: str) -> Prompt:
+    """Return what placement needs to know of a request for a model; a long one is read beside the loop."""
+    known = exchange.prompts.get(model)
+    if known is not None:
+        return known
+    text = _text_of(exchange)
     if text is None or text.size() < LARGE:
-        return _name(namers[model], text, request)
-    return await asyncio.to_thread(namers[model].name, text)
+        return prompt_of_small(services, exchange, model)
+    prompt = await asyncio.to_thread(services.namers[model].name, text)
+    exchange.prompts[model] = prompt
+    return prompt
 
 
-def prompt_of_small(
-    namers: Mapping[str, PromptNamer], model: str, request: ClientRequest, tenant: Tenant
-) -> Prompt:
+def prompt_of_small(services: Services, exchange: Exchange, model: str) -> Prompt:
     """Return the same; a long prompt, which would hold up the loop, stays without names."""
-    text = _text_of(request, salt_of(tenant))
-    return _name(namers[model], text if text is None or text.size() < LARGE else None, request)
+    known = exchange.prompts.get(model)
+    if known is not None:
+        return known
+    text = _text_of(exchange)
+    if text is None or text.size() >= LARGE:
+        request = exchange.request
+        return Prompt(0 if request is None else request.input_tokens())
+    prompt = exchange.prompts[model] = services.namers[model].name(text)
+    return prompt
 
 
-def _name(namer: PromptNamer, text: PromptText | None, request: ClientRequest) -> Prompt:
-    return Prompt(request.input_tokens()) if text is None else namer.name(text)
+async def weighed(services: Services, exchange: Exchange, decision: Decision) -> Decision:
+    """Return the decision that counts what a switch of models would throw away; see `policies.weighing`."""
+    request = exchange.request
+    if request is None or not may_be_weighed(decision):
+        return decision
+    if request.input_tokens() < WORTH_WEIGHING:
+        return decision
+    found = [await _candidate(services, exchange, model, decision) for model in (FLASH, STANDARD)]
+    return weigh(decision, [candidate for candidate in found if candidate is not None])
+
+
+async def _candidate(
+    services: Services, exchange: Exchange, model: str, decision: Decision
+) -> Candidate | None:
+    prompt = await prompt_of(services, exchange, model)
+    placed, request = services.fleet.place(model, (), prompt), exchange.request
+    if placed is None or request is None:
+        return None
+    asked = [limit for limit in (request.max_output_tokens, decision.max_output_tokens) if limit is not None]
+    cost = cost_usd(
+        services.prices[model],
+        prompt=prompt.tokens,
+        cached=placed.choice.cached,
+        completion=min([EXPECTED_OUTPUT, *asked]),
+    )
+    member = placed.member
+    return Candidate(
+        model, member.pool.name, member.replica.name, float(cost), placed.choice.ttft, placed.choice.cached
+    )
 
 
 def salt_of(tenant: Tenant) -> str:
@@ -87,9 +125,12 @@ def volatile_in(request: ClientRequest) -> Volatile | None:
     return None if first is None or first.role not in SYSTEM_ROLES else find_volatile(first.text())
 
 
-def _text_of(request: ClientRequest, salt: str) -> PromptText | None:
+def _text_of(exchange: Exchange) -> PromptText | None:
     """Return the prompt, None where there is no one text whose beginning could be reused."""
-    fields = request.fields
+    request, caller = exchange.request, exchange.caller
+    if request is None or caller is None:
+        return None
+    fields, salt = request.fields, salt_of(caller.tenant)
     if request.path == CHAT_PATH:
         tools, messages = _bytes(fields, "tools"), bytes(fields["messages"])
         turns = map(bytes, msgspec.json.decode(messages, type=list[Raw]))
