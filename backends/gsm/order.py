@@ -7,6 +7,7 @@ always has all groups before it. Among leaves the one of least worth goes first:
 
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Sequence
+from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
 from backends.gsm.errors import GroupUnknown
@@ -15,16 +16,23 @@ from backends.gsm.worth import AGES, ReturnTimes, age_bin, bin_end
 Name = TypeVar("Name", bound=Hashable)
 
 _MOST_USES = 6
-_KINDS = 2 * _MOST_USES
+_ENDS = 3
+_KINDS = _MOST_USES * _ENDS
 _GHOSTS = 4
 _WATCHED = 8192
-_LEARN_EVERY = 200
+_LEARN_EVERY = 50
+_NEGLIGIBLE = 0.001
+
+
+def _kind(uses: int, to_end: int) -> int:
+    """Groups of one kind were used as often, and stood as near to the end of their last request."""
+    return (min(max(uses, 1), _MOST_USES) - 1) * _ENDS + min(to_end, _ENDS - 1)
 
 
 class _Group(Generic[Name]):
     """A group that is held."""
 
-    __slots__ = ("at", "children", "kind", "name", "parent", "pins", "queue", "seen", "uses")
+    __slots__ = ("at", "children", "depth", "kind", "name", "parent", "pins", "seen", "ticket", "uses")
 
     def __init__(self, name: Name, parent: "_Group[Name] | None", uses: int, at: int, seen: float) -> None:
         self.name = name
@@ -35,7 +43,14 @@ class _Group(Generic[Name]):
         self.seen = seen
         self.kind = 0
         self.pins = 0
-        self.queue: OrderedDict[_Group[Name], None] | None = None
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.ticket = 0  # of its entry in a queue; 0 for what may not go
+
+
+# When a group was last used, its depth below zero, and its ticket: the least recently used first, and of
+# groups used together the deepest. An entry whose ticket is not its group's any more counts for nothing.
+_Entry = tuple[int, int, int, _Group[Name]]
+_Queue = list[_Entry[Name]]
 
 
 class EvictionOrder(Generic[Name]):
@@ -54,16 +69,15 @@ class EvictionOrder(Generic[Name]):
         """
         self._min_ttl = min_ttl
         self._groups: dict[Name, _Group[Name]] = {}
-        # Leaves that may go, by kind and age; the least recently used of each first.
-        self._queues: list[list[OrderedDict[_Group[Name], None]]] = [
-            [OrderedDict() for _ in range(AGES)] for _ in range(_KINDS)
-        ]
+        # Leaves that may go, by kind and age; each queue is a heap.
+        self._queues: list[list[_Queue[Name]]] = [[[] for _ in range(AGES)] for _ in range(_KINDS)]
+        self._tickets = 0
         self._uses_of_evicted: OrderedDict[Name, int] = OrderedDict()
-        self._most_ghosts = _GHOSTS * capacity
+        self._capacity = capacity
         self._requests = 0
         self._watch = _Watch[Name]()
-        self._rank: list[list[int]] = []
-        self._by_worth: list[tuple[int, int]] = []
+        self._by_worth: list[list[_Queue[Name]]] = []
+        self._rank = [[0] * AGES for _ in range(_KINDS)]
         self._learn()
 
     def __len__(self) -> int:
@@ -73,6 +87,11 @@ class EvictionOrder(Generic[Name]):
     def __contains__(self, name: object) -> bool:
         """Say whether a group is held."""
         return name in self._groups
+
+    @property
+    def remembered(self) -> int:
+        """Return how many names are kept of groups that need not be held: evicted ones and watched ones."""
+        return len(self._uses_of_evicted) + len(self._watch)
 
     def use(self, names: Sequence[Name], now: float) -> None:
         """Count one request.
@@ -94,13 +113,13 @@ class EvictionOrder(Generic[Name]):
             group.uses += 1
             group.at = self._requests
             group.seen = now
-            group.kind = min(group.uses, _MOST_USES) - 1 + _MOST_USES * (place == last)
+            group.kind = _kind(group.uses, last - place)
             self._watch.see(group.name, group.kind, self._requests, new=group.uses == 1)
-            if group.queue is not None:
-                self._pull(group)
-                self._push(group)
+            if group.ticket:
+                self._queue(group)
         self._grow_old()
         if self._requests % _LEARN_EVERY == 0:
+            self._watch.fade()
             self._learn()
 
     def insert(self, name: Name, parent: Name | None, now: float) -> None:
@@ -118,14 +137,14 @@ class EvictionOrder(Generic[Name]):
         if name in self._groups:
             raise ValueError(f"group {name!r} is held")
         group = _Group(name, above, self._uses_of_evicted.pop(name, 0), self._requests, now)
-        group.kind = max(0, min(group.uses, _MOST_USES) - 1)
+        group.kind = _kind(group.uses, _ENDS)
         self._groups[name] = group
         if above is not None:
             if above.children is None:
                 above.children = set()
             above.children.add(group)
-            self._pull(above)
-        self._push(group)
+            above.ticket = 0
+        self._queue(group)
 
     def evict(self, n: int, protected: Collection[Name], now: float) -> list[Name] | None:
         """Give up `n` groups, or none.
@@ -140,25 +159,32 @@ class EvictionOrder(Generic[Name]):
             then nothing has changed.
         """
         evicted: list[_Group[Name]] = []
+        kept: list[_Group[Name]] = []
+        before = now - self._min_ttl
         place = 0
         while len(evicted) < n and place < len(self._by_worth):
-            kind, age = self._by_worth[place]
-            group = self._first(self._queues[kind][age], protected, now - self._min_ttl)
-            if group is None:
+            group = self._oldest(self._by_worth[place])
+            if group is None or group.seen > before:
                 place += 1
+                continue
+            if group.name in protected:
+                group.ticket = 0
+                kept.append(group)
                 continue
             self._take(group)
             evicted.append(group)
             above = group.parent
-            if above is not None and above.queue is not None:
+            if above is not None and above.ticket:
                 place = min(place, self._rank[above.kind][age_bin(self._requests - above.at)])
+        for group in kept:
+            self._queue(group)
         if len(evicted) < n:
             for group in reversed(evicted):
                 self._put_back(group)
             return None
         for group in evicted:
             self._uses_of_evicted[group.name] = group.uses
-        while len(self._uses_of_evicted) > self._most_ghosts:
+        while len(self._uses_of_evicted) > _GHOSTS * self._capacity:
             self._uses_of_evicted.popitem(last=False)
         return [group.name for group in evicted]
 
@@ -187,7 +213,7 @@ class EvictionOrder(Generic[Name]):
         """
         group = self._held(name)
         group.pins += 1
-        self._pull(group)
+        group.ticket = 0
 
     def unpin(self, name: Name) -> None:
         """Take one pin off a group; nothing happens when it is not held."""
@@ -195,7 +221,7 @@ class EvictionOrder(Generic[Name]):
         if group is None or group.pins == 0:
             return
         group.pins -= 1
-        self._push(group)
+        self._queue(group)
 
     def _held(self, name: Name) -> _Group[Name]:
         group = self._groups.get(name)
@@ -203,67 +229,64 @@ class EvictionOrder(Generic[Name]):
             raise GroupUnknown(f"group {name!r} is not held")
         return group
 
-    def _first(
-        self, queue: OrderedDict[_Group[Name], None], protected: Collection[Name], before: float
-    ) -> _Group[Name] | None:
-        for group in queue:
-            if group.seen <= before and group.name not in protected:
-                return group
-        return None
+    def _oldest(self, queues: Sequence[_Queue[Name]]) -> _Group[Name] | None:
+        """Return the least recently used of several queues."""
+        oldest: _Entry[Name] | None = None
+        for queue in queues:
+            while queue and queue[0][3].ticket != queue[0][2]:
+                heappop(queue)
+            if queue and (oldest is None or queue[0] < oldest):
+                oldest = queue[0]
+        return None if oldest is None else oldest[3]
 
     def _take(self, group: _Group[Name]) -> None:
         """Take out a leaf. The group before it may become one."""
-        self._pull(group)
+        group.ticket = 0
         del self._groups[group.name]
         above = group.parent
         if above is not None and above.children is not None:
             above.children.discard(group)
-            # In front: what is left of a sequence that is being given up goes on before another is begun.
-            self._push(above, first=True)
+            self._queue(above)
 
     def _put_back(self, group: _Group[Name]) -> None:
         self._groups[group.name] = group
         above = group.parent
         if above is not None and above.children is not None:
             above.children.add(group)
-            self._pull(above)
-        self._push(group, first=True)
+            above.ticket = 0
+        self._queue(group)
 
-    def _push(self, group: _Group[Name], *, first: bool = False) -> None:
-        """Queue a group if it may go."""
+    def _queue(self, group: _Group[Name]) -> None:
+        """Queue a group if it may go; an older entry of it is void from here on."""
         if group.children or group.pins:
             return
-        group.queue = self._queues[group.kind][age_bin(self._requests - group.at)]
-        group.queue[group] = None
-        if first:
-            group.queue.move_to_end(group, last=False)
-
-    def _pull(self, group: _Group[Name]) -> None:
-        if group.queue is not None:
-            del group.queue[group]
-            group.queue = None
+        self._tickets += 1
+        group.ticket = self._tickets
+        queue = self._queues[group.kind][age_bin(self._requests - group.at)]
+        heappush(queue, (group.at, -group.depth, group.ticket, group))
 
     def _grow_old(self) -> None:
-        """Move groups on to the queue of their age."""
+        """Move groups on to the queue of their age, and drop void entries on the way."""
         for queues in self._queues:
             for age, queue in enumerate(queues):
                 end = self._requests - bin_end(age)
-                while queue:
-                    group = next(iter(queue))
-                    if group.at > end:
-                        break
-                    self._pull(group)
-                    self._push(group)
+                while queue and queue[0][0] <= end:
+                    _, _, ticket, group = heappop(queue)
+                    if group.ticket == ticket:
+                        self._queue(group)
 
     def _learn(self) -> None:
-        worth = self._watch.worth(self._requests)
-        self._by_worth = sorted(
-            ((kind, age) for kind in range(_KINDS) for age in range(AGES)),
-            key=lambda queue: worth[queue[0]][queue[1]],
-        )
-        self._rank = [[0] * AGES for _ in range(_KINDS)]
-        for place, (kind, age) in enumerate(self._by_worth):
-            self._rank[kind][age] = place
+        """Put the queues in order, those of least worth first; those worth the same stand together."""
+        if self._watch.lru_suffices(self._capacity, self._requests):
+            places = [[(kind, age) for kind in range(_KINDS)] for age in reversed(range(AGES))]
+        else:
+            worth = self._watch.worth(self._requests)
+            pairs = [(kind, age) for kind in range(_KINDS) for age in range(AGES)]
+            places = [[pair] for pair in sorted(pairs, key=lambda pair: worth[pair[0]][pair[1]])]
+        self._by_worth = [[self._queues[kind][age] for kind, age in place] for place in places]
+        for number, place in enumerate(places):
+            for kind, age in place:
+                self._rank[kind][age] = number
 
 
 class _Watch(Generic[Name]):
@@ -271,9 +294,12 @@ class _Watch(Generic[Name]):
 
     def __init__(self) -> None:
         self._last_use: dict[Name, tuple[int, int]] = {}
-        self._times = ReturnTimes(_KINDS)
+        self._times = ReturnTimes(_MOST_USES, _ENDS)
         self._every = 1
         self._passed = 0
+
+    def __len__(self) -> int:
+        return len(self._last_use)
 
     def see(self, name: Name, kind: int, request: int, *, new: bool) -> None:
         """Note a use; one in `_every` of the new groups is watched from then on."""
@@ -288,10 +314,24 @@ class _Watch(Generic[Name]):
                 self._last_use[name] = (kind, request)
                 self._thin_out(request)
 
+    def lru_suffices(self, capacity: int, request: int) -> bool:
+        """Say whether LRU would lose next to nothing with this room.
+
+        LRU keeps what is younger than the age at which the groups used since fill the room. As long as uses
+        beyond that age are rare, or have not been seen yet, no order can do much better, and a learned one
+        may do worse.
+        """
+        ages = sorted(request - at for _, at in self._last_use.values())
+        room = capacity // self._every
+        return room >= len(ages) or self._times.share_older(ages[room]) < _NEGLIGIBLE
+
     def worth(self, request: int) -> list[list[float]]:
         """Return the worth of each kind at each age, as known by now."""
-        self._times.fade()
         return self._times.worth((kind, request - at) for kind, at in self._last_use.values())
+
+    def fade(self) -> None:
+        """Let what was seen weigh less than what will be."""
+        self._times.fade()
 
     def _thin_out(self, request: int) -> None:
         if len(self._last_use) <= _WATCHED:

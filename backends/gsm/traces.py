@@ -11,17 +11,19 @@ from typing import Any, cast
 
 from backends.gsm.errors import TraceInvalid
 
+GROUP_TOKENS = 512
+"""Tokens that an id of a trace stands for; the last of a request may stand for fewer."""
+
 
 @dataclass(frozen=True, slots=True)
 class TracedRequest:
     """One request of a trace.
 
     Attributes:
-        at: Seconds since the trace began; never goes back.
+        at: Seconds, as the trace tells them; lines usually come in the order of time.
         input_tokens: Tokens of the prompt.
         output_tokens: Tokens of the answer.
-        groups: The ids of its groups, in the order of the sequence; an id that comes twice in one request,
-            which cannot be an equal prefix, counts at its first place.
+        groups: The ids of its groups, in the order of the sequence; none when it is shorter than a group.
     """
 
     at: float
@@ -41,20 +43,11 @@ def read_trace(lines: Iterable[str | bytes], source: str) -> Iterator[TracedRequ
         The requests, in the order of the lines.
 
     Raises:
-        TraceInvalid: A line is no such object, or its time is before that of the line above.
+        TraceInvalid: A line is no such object; the message names the line.
     """
-    latest = float("-inf")
     for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        where = f"{source}, line {number}"
-        request = _parse(line, where)
-        if request.at < latest:
-            raise TraceInvalid(
-                f"{where}: its timestamp is before that of the line above; sort the trace by time"
-            )
-        latest = request.at
-        yield request
+        if line.strip():
+            yield _parse(line, f"{source}, line {number}")
 
 
 def _parse(line: str | bytes, where: str) -> TracedRequest:
@@ -95,4 +88,4 @@ def _groups(fields: dict[str, Any], where: str) -> tuple[int, ...]:
     ids = cast("list[Any]", value)
     if any(isinstance(item, bool) or not isinstance(item, int) for item in ids):
         raise TraceInvalid(f"{where}: `hash_ids` has to be a list of whole numbers")
-    return tuple(dict.fromkeys(ids))
+    return tuple(ids)

@@ -2,7 +2,7 @@
 
 import typer
 
-from gateway.cli import classifier, config, keys, models, serve, simulate
+from gateway.cli import classifier, config, gsm, keys, models, serve, simulate
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -17,3 +17,4 @@ app.add_typer(models.app, name="models")
 app.add_typer(keys.app, name="keys")
 app.add_typer(config.app, name="config")
 app.add_typer(classifier.app, name="classifier")
+app.add_typer(gsm.app, name="gsm")
