@@ -1,19 +1,31 @@
 """Every replica of every model, which of them is asked next, and what is in flight on each."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
+import msgspec
+
 from backends.errors import BackendError, BackendOverloaded, BackendUnavailable
-from backends.health import Health
+from backends.health import FAILURES, Health
 from backends.openai_server import OpenAIServer
+from backends.placement.load import read_load
+from backends.placement.placer import Placer
+from backends.placement.prompts import NO_PROMPT, Prompt
+from backends.placement.standing import Standing, deepest
+from backends.placement.types import Choice, ReplicaView
+from backends.placement.work import Ticket
 from backends.protocol import Answer, Backend
 from backends.provider import Provider
 from backends.types import InferenceRequest, Pool, Replica, ReplicaKind, Timeouts
 
 PROBE_SECONDS = 3.0
 """Between two looks at the health of all replicas."""
+
+MOST_SESSIONS = 65536
+"""Conversations of which it is known where they were last; the longest unused is forgotten."""
 
 
 @dataclass(slots=True, eq=False)
@@ -22,31 +34,78 @@ class Member:
 
     Attributes:
         pool: Its pool.
+        monotonic: The clock.
+        slots: Requests that it takes at once: its part of its pool's; None where none is stated.
         in_flight: Requests on it now; changed by `open` and `close` alone.
         health: Whether it should get requests.
+        standing: What it holds and has to do; its tickets are in the same hands as `in_flight`.
     """
 
     replica: Replica
     pool: Pool
     backend: Backend
+    monotonic: Callable[[], float]
+    slots: int | None = None
     in_flight: int = 0
     health: Health = field(default_factory=Health)
+    standing: Standing = field(default_factory=Standing)
+    _tickets: dict[int, Ticket] = field(default_factory=dict[int, Ticket])
 
-    async def open(self, request: InferenceRequest) -> Answer:
-        """Start `request` and count it until its answer is handed to `close`; see `Backend.open`."""
+    async def open(self, request: InferenceRequest, ticket: Ticket | None = None) -> Answer:
+        """Start `request` and count it until its answer is handed to `close`; see `Backend.open`.
+
+        Args:
+            request: As the engine shall get it.
+            ticket: Of its prompt, from `Fleet.send`; let go of with the request.
+        """
         self.in_flight += 1
         try:
-            return await self.backend.open(request)
+            answer = await self.backend.open(request)
         except BaseException:
             self.in_flight -= 1
+            self._drop(ticket)
             raise
+        if ticket is not None:
+            self._tickets[id(answer)] = ticket
+        return answer
+
+    def first_token(self, answer: Answer) -> None:
+        """Note that a stream brought its first token: its prompt is read."""
+        ticket = self._tickets.pop(id(answer), None)
+        if ticket is not None:
+            self.standing.queue.first_token(ticket, self.monotonic())
 
     async def close(self, answer: Answer) -> None:
         """Let go of an answer; see `Answer.aclose`."""
+        self._drop(self._tickets.pop(id(answer), None))
         try:
             await answer.aclose()
         finally:
             self.in_flight -= 1
+
+    def _drop(self, ticket: Ticket | None) -> None:
+        if ticket is not None:
+            self.standing.queue.drop(ticket, self.monotonic())
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """Where a request goes.
+
+    Attributes:
+        member: The replica.
+        choice: Why.
+        prompt: What was placed.
+        predicted: Tokens that the replica holds of it, as far as is known.
+        settled: Whether it reads no prompt now, which may be what is counted on.
+        branch: The deepest group of it that any replica holds.
+    """
+
+    member: Member
+    choice: Choice
+    prompt: Prompt
+    predicted: int
+    settled: bool
+    branch: bytes | None
 
 
 def make_backend(replica: Replica, timeouts: Timeouts) -> Backend:
@@ -72,31 +131,61 @@ class Fleet:
         self._monotonic = monotonic
         self._members = {
             model: [
-                Member(replica, pool, make(replica, pool.timeouts))
+                Member(replica, pool, make(replica, pool.timeouts), monotonic, _slots(pool))
                 for pool in its_pools
                 for replica in pool.replicas
             ]
             for model, its_pools in pools.items()
         }
+        self._placers = {model: Placer() for model in pools}
+        self._sessions: OrderedDict[bytes, Member] = OrderedDict()
 
-    def place(self, model: str, tried: Sequence[Member] = ()) -> Member | None:
-        """Choose the replica of `model` with the fewest requests for its share; of equals one that is well.
+    def place(self, model: str, tried: Sequence[Member] = (), prompt: Prompt = NO_PROMPT) -> Placed | None:
+        """Choose the replica of `model` on which a prompt costs least; see `backends.placement.cost`.
 
         One that has just come gets a growing share; one that is out, busy, or in `tried`, is not chosen.
+        Nothing changes: what is sent is told to `send`.
 
         Returns:
             None when there is none to choose.
         """
         now = self._monotonic()
-        chosen: Member | None = None
-        least = float("inf"), 0
-        for member in self._members[model]:
-            if member in tried or not member.health.takes_requests(now):
-                continue
-            load = (member.in_flight + 1) / member.health.share(now), member.health.failures
-            if load < least:
-                chosen, least = member, load
-        return chosen
+        members = [m for m in self._members[model] if m not in tried and m.health.takes_requests(now)]
+        if not members:
+            return None
+        placer = self._placers[model]
+        placer.demand.age(now)
+        last = self._sessions.get(prompt.session) if prompt.session is not None else None
+        held: list[tuple[int, int]] = []
+        groups = 0
+        for member in members:
+            held.append(member.standing.holds(prompt, now, groups))
+            groups = held[-1][0] or groups
+        branch = deepest(prompt, [groups for groups, _ in held])
+        choice = placer.choose(
+            [
+                _view(member, tokens, placer, now, session=member is last)
+                for member, (_, tokens) in zip(members, held, strict=True)
+            ],
+            prompt.tokens,
+            now=now,
+            branch=branch,
+            slots=[member.slots for member in members],
+        )
+        member, predicted = members[choice.index], held[choice.index][0] * prompt.group_tokens
+        return Placed(member, choice, prompt, predicted, not len(member.standing.queue), branch)
+
+    def send(self, model: str, placed: Placed) -> Ticket:
+        """Note that a request goes where it was placed; the ticket is for `Member.open`."""
+        now, member, prompt = self._monotonic(), placed.member, placed.prompt
+        placer = self._placers[model]
+        placer.placed(member.replica.name, placed.choice.work, now=now, branch=placed.branch)
+        if prompt.session is not None:
+            self._sessions[prompt.session] = member
+            self._sessions.move_to_end(prompt.session)
+            if len(self._sessions) > MOST_SESSIONS:
+                self._sessions.popitem(last=False)
+        return member.standing.began(prompt, placed.choice.uncached, now)
 
     def nobody(self, model: str) -> BackendError:
         """Return the error for a model none of whose replicas takes requests now.
@@ -151,18 +240,51 @@ class Fleet:
         states = await asyncio.gather(*(member.backend.is_ready() for _, member in pairs))
         found: dict[str, dict[str, bool]] = {model: {} for model in self._members}
         for (model, member), ready in zip(pairs, states, strict=True):
+            was_gone = member.health.probes_missed >= FAILURES
             if ready is not None or count_silence:
                 member.health.was_probed(self._monotonic(), ready=ready, since=since)
+            if was_gone and ready:
+                member.standing.restarted()
             found[model][member.replica.name] = bool(ready)
         return found
 
+    async def read_loads(self) -> None:
+        """Ask every engine that has a page of metrics for its load, all at once; silence changes nothing."""
+        members = [member for _, member in self.members()]
+        pages = await asyncio.gather(*(member.backend.metrics() for member in members))
+        for member, page in zip(members, pages, strict=True):
+            load = None if page is None else read_load(page)
+            if load is not None:
+                member.standing.saw_load(load)
+
     async def keep_probing(self) -> None:
-        """Look at the health of all replicas for ever."""
+        """Look at the health and the load of all replicas for ever."""
         while True:
             await asyncio.sleep(PROBE_SECONDS)
-            await self.probe()
+            await asyncio.gather(self.probe(), self.read_loads())
 
     async def aclose(self) -> None:
         """Close every backend."""
         for _, member in self.members():
             await member.backend.aclose()
+
+
+def _slots(pool: Pool) -> int | None:
+    most = pool.max_concurrency
+    return None if most is None else max(1, most // len(pool.replicas))
+
+
+def _view(member: Member, cached: int, placer: Placer, now: float, *, session: bool) -> ReplicaView:
+    standing, health, load = member.standing, member.health, member.standing.load
+    queue, running = standing.queue, member.in_flight
+    return ReplicaView(
+        cached,
+        queue.seconds(now),
+        queue.rate.tokens_per_second,
+        running if load is None else running + standing.others(running),
+        placer.demand.recent(member.replica.name),
+        health.share(now),
+        0.0 if load is None else load.kv_usage,
+        health.failures == 0,
+        session,
+    )

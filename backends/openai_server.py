@@ -17,10 +17,13 @@ from backends.http_client import HttpPool, Response
 from backends.http_connection import HttpError
 from backends.rate_limits import rate_limits_in, seconds_to_wait
 from backends.refusals import says_bad_key, says_too_long, without_keys
-from backends.types import CHAT_PATH, InferenceRequest, Replica
+from backends.types import CHAT_PATH, EngineFlavour, InferenceRequest, Replica
 
 MAX_HEALTH = 64 * 1024
 """Most bytes of a health page."""
+
+MAX_METRICS = 4 * 1024 * 1024
+"""Most bytes of a page of metrics."""
 
 PAGE_SECONDS = 0.5
 """How long the rest of a health page is waited for, once its status is there."""
@@ -98,6 +101,21 @@ class OpenAIServer:
         if response.status < 500:
             return True
         return False if response.status == 503 else None
+
+    async def metrics(self) -> str | None:
+        """Ask `/metrics`, of the engines that are known to have it; see `Backend.metrics`."""
+        if self._replica.flavour is EngineFlavour.GENERIC:
+            return None
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                response = await self._pool.request("GET", "/metrics")
+                try:
+                    page = await response.read_all(MAX_METRICS)
+                finally:
+                    response.close()
+        except (HttpError, TimeoutError):
+            return None
+        return page.decode("utf-8", "replace") if response.status == 200 else None
 
     async def aclose(self) -> None:
         """Close the kept connections."""

@@ -57,6 +57,14 @@ class Backend(Protocol):
         """
         ...
 
+    async def metrics(self) -> str | None:
+        """Ask the engine for its page of Prometheus metrics.
+
+        Returns:
+            None when it has none, or is silent.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Close what is held open."""
         ...

@@ -107,6 +107,9 @@ class Provider:
         await self._load()
         return True
 
+    async def metrics(self) -> None:
+        """Return nothing: what a provider's machines do is not told."""
+
     async def aclose(self) -> None:
         """Do nothing: litellm owns its connections."""
 

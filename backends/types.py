@@ -52,6 +52,8 @@ class Replica:
         flavour: What runs there.
         api_key: Sent to the server; None when it needs none. Never logged.
         login: User and password for HTTP's Basic scheme, encoded; sent where there is no key. Never logged.
+        kv_events: Where it publishes its KV events, "tcp://host:5557"; None where it does not.
+        kv_replay: Where it sends again those that were missed; None where it does not.
     """
 
     name: str
@@ -61,6 +63,8 @@ class Replica:
     flavour: EngineFlavour = EngineFlavour.GENERIC
     api_key: str | None = field(default=None, repr=False)
     login: str | None = field(default=None, repr=False)
+    kv_events: str | None = None
+    kv_replay: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,8 @@ ServerUrl = Annotated[
 ]
 """May hold a user and a password, which are cut off as it is read and shown nowhere."""
 
+ZmqAddress = Annotated[str, Field(pattern=r"^(tcp|ipc)://[^\s*]+$")]
+
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable. What does not look like one may be a key, and is not repeated."""
 
@@ -133,6 +135,10 @@ class ReplicaSection(_Section):
         default=None, description="With `litellm`: another address of the provider."
     )
     engine: EngineFlavour | None = Field(default=None, description="With `url`: what runs there.")
+    kv_events: ZmqAddress | None = Field(
+        default=None, description="With `url`: where vLLM publishes its KV events (--kv-events-config)."
+    )
+    kv_replay: ZmqAddress | None = Field(default=None, description="With `kv_events`: its replay endpoint.")
     threads: int | None = Field(default=None, gt=0, description="With `embedded`: CPU threads.")
     slots: int = Field(
         default=2, gt=0, description="With `embedded`: requests at once, each with `context` tokens."
@@ -181,6 +187,11 @@ class ModelSection(_Section):
     tokenizer: str | None = Field(
         default=None, min_length=1, description="Any name; models with the same one share their token ids."
     )
+    tokenizer_files: Path | None = Field(
+        default=None,
+        description="Folder with the model's tokenizer.json and tokenizer_config.json (or "
+        "chat_template.jinja): prompts are then known token for token. Left out: by their bytes.",
+    )
     prices: TokenPrices | GpuPrices | None = None
     gsm: GsmSection | None = None
     timeouts: TimeoutsSection = Field(default_factory=TimeoutsSection)
@@ -191,6 +202,10 @@ class ModelSection(_Section):
     )
     pools: list[PoolSection] = Field(min_length=1)
 
+    def group_tokens(self) -> int:
+        """Return the tokens of a group."""
+        return (self.gsm or GsmSection()).group_size
+
     def stated_thinking(self) -> Thinking | None:
         """Return how its thinking is controlled, as it is stated, or as its names say."""
         if self.thinking is not None:
@@ -198,6 +213,13 @@ class ModelSection(_Section):
         providers = [replica.litellm for pool in self.pools for replica in pool.replicas if replica.litellm]
         named = any(map(_DEEPSEEK.search, (self.served_name, *providers)))
         return Thinking.DEEPSEEK if named else None
+
+    @model_validator(mode="after")
+    def _events_can_be_read(self) -> Self:
+        follows = any(replica.kv_events for pool in self.pools for replica in pool.replicas)
+        if follows and self.tokenizer_files is None:
+            raise ValueError("kv_events tell of tokens: tokenizer_files is needed to know those of a prompt")
+        return self
 
     @model_validator(mode="after")
     def _pools_differ(self) -> Self:
@@ -348,10 +370,19 @@ def load_config(path: Path) -> Config:
     folders = {"tenants": config.tenants, "classifier": config.classifier}
     relative = {key: path.parent / folder for key, folder in folders.items() if folder is not None}
     config = config.model_copy(update=relative)
+    config = config.model_copy(
+        update={"models": {name: _with_files_beside(path, model) for name, model in config.models.items()}}
+    )
     if config.ledger is not None and config.ledger.url is not None:
         ledger = config.ledger.model_copy(update={"url": _beside(path, config.ledger.url)})
         config = config.model_copy(update={"ledger": ledger})
     return config
+
+
+def _with_files_beside(path: Path, model: ModelSection) -> ModelSection:
+    """Return a model whose tokenizer, when its path is relative, is in the folder of the configuration."""
+    files = model.tokenizer_files
+    return model if files is None else model.model_copy(update={"tokenizer_files": path.parent / files})
 
 
 def _beside(path: Path, url: str) -> str:
@@ -398,7 +429,17 @@ def _replica(
     else:
         url, flavour = section.url or "", section.engine or EngineFlavour.GENERIC
     target, login = _without_login(url.rstrip("/").removesuffix("/v1").rstrip("/"))
-    return Replica(name, ReplicaKind.OPENAI, target, model.served_name, flavour, api_key, login)
+    return Replica(
+        name,
+        ReplicaKind.OPENAI,
+        target,
+        model.served_name,
+        flavour,
+        api_key,
+        login,
+        section.kv_events,
+        section.kv_replay,
+    )
 
 
 def _without_login(url: str) -> tuple[str, str | None]:

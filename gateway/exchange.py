@@ -7,7 +7,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from backends.fleet import Member
+from backends.fleet import Member, Placed
+from backends.placement.prompts import Prompt
 from backends.types import Usage
 from classifier.types import ComplexityEstimate
 from gateway.clock import Clock
@@ -48,6 +49,8 @@ class Exchange(msgspec.Struct, eq=False):
     estimate: ComplexityEstimate | None = None
     decision: Decision | None = None
     member: Member | None = None
+    placed: Placed | None = None
+    prompts: dict[str, Prompt] = msgspec.field(default_factory=dict[str, Prompt])
     model: str = ""
     effort: Effort | None = None
     attempts: int = 0
@@ -106,6 +109,8 @@ class Exchange(msgspec.Struct, eq=False):
             found[HEADER + "replica"] = self.member.replica.name
             if self.effort is not None:
                 found[HEADER + "effort"] = self.effort
+            if self.placed is not None:
+                found[HEADER + "expected-ttft-ms"] = f"{self.placed.choice.ttft * 1000:.0f}"
             found[HEADER + "overhead-ms"] = f"{self.overhead_ms():.3f}"
         return found
 

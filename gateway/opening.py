@@ -10,13 +10,15 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from backends.errors import BackendError, BackendOverloaded, BackendTimeout, BackendUnavailable, BackendUnfit
-from backends.fleet import Member
+from backends.fleet import Member, Placed
+from backends.placement.prompts import Prompt
 from backends.protocol import Answer
 from backends.types import EngineFlavour, InferenceRequest, Usage
 from gateway.answers import as_events, read_plain, tokens_in_answer, with_reasoning_content
 from gateway.clock import Clock
 from gateway.exchange import Exchange
 from gateway.http import EVENT_STREAM, within
+from gateway.placing import prompt_of, prompt_of_small
 from gateway.requests.protocol import ClientRequest
 from gateway.requests.upstream import upstream_body
 from gateway.services import Services
@@ -153,13 +155,16 @@ async def begin(services: Services, exchange: Exchange, order: Order) -> Begun:
     failure: BackendError | None = None
     reached = 0
     try:
-        for model, member in _candidates(services, exchange, order.decision):
-            exchange.model, exchange.member = model, member
+        prompt = await prompt_of(services, exchange, order.decision.model)
+        for model, placed in _candidates(services, exchange, order, prompt):
+            member = placed.member
+            exchange.model, exchange.member, exchange.placed = model, member, placed
+            exchange.notes.append(placed.choice.reason)
             exchange.attempts += 1
             if exchange.asked is None:
                 exchange.asked = services.clock.monotonic()
             try:
-                return await _try(services, exchange, order, member)
+                return await _try(services, exchange, order, placed)
             except (BackendUnavailable, BackendOverloaded, BackendUnfit) as error:
                 if failure is None or not isinstance(error, BackendUnfit):
                     failure = error
@@ -167,29 +172,34 @@ async def begin(services: Services, exchange: Exchange, order: Order) -> Begun:
                 reached += isinstance(error, BackendUnavailable) and error.reached
                 if reached >= TRIES_THAT_REACHED:
                     break
-        exchange.model, exchange.member = "", None  # the notes have who was asked
+        exchange.model, exchange.member, exchange.placed = "", None, None  # the notes have who was asked
         raise failure or services.fleet.nobody(order.decision.model)
     finally:
         del failure  # it holds its frames, this one among them: neither would go before a look for cycles
 
 
-def _candidates(services: Services, exchange: Exchange, decision: Decision) -> Iterator[tuple[str, Member]]:
+def _candidates(
+    services: Services, exchange: Exchange, order: Order, prompt: Prompt
+) -> Iterator[tuple[str, Placed]]:
     """Yield where to try, in order: the replicas of the chosen model, then those of its fallbacks."""
+    fleet, decision = services.fleet, order.decision
     for model in (decision.model, *decision.fallbacks):
         tried: list[Member] = []
-        while len(tried) < REPLICAS_PER_MODEL and (member := services.fleet.place(model, tried)) is not None:
-            tried.append(member)
-            yield model, member
+        if model != decision.model:
+            prompt = prompt_of_small(services, exchange, model)
+        while len(tried) < REPLICAS_PER_MODEL and (placed := fleet.place(model, tried, prompt)) is not None:
+            tried.append(placed.member)
+            yield model, placed
         if not tried:
             exchange.notes.append(str(services.fleet.nobody(model)))
 
 
-async def _try(services: Services, exchange: Exchange, order: Order, member: Member) -> Begun:
+async def _try(services: Services, exchange: Exchange, order: Order, placed: Placed) -> Begun:
     """Ask one replica, and note for its health how that went."""
-    health, now = member.health, services.clock.monotonic
+    health, now = placed.member.health, services.clock.monotonic
     health.asked()
     try:
-        begun = await _ask(services, exchange, order, member)
+        begun = await _ask(services, exchange, order, placed)
     except (BackendUnavailable, BackendTimeout) as error:
         if isinstance(error, BackendUnavailable) and error.well:
             health.answered_4xx()
@@ -214,11 +224,12 @@ class _Asked(msgspec.Struct, frozen=True):
     since: float
 
 
-async def _ask(services: Services, exchange: Exchange, order: Order, member: Member) -> Begun:
-    request, since = order.request, services.clock.monotonic()
+async def _ask(services: Services, exchange: Exchange, order: Order, placed: Placed) -> Begun:
+    request, since, member = order.request, services.clock.monotonic(), placed.member
     timeouts = member.pool.timeouts
     patience = timeouts.first_token if request.stream else timeouts.for_plain()
-    answer = await member.open(_request(exchange, order, member, patience))
+    engine_request = _request(exchange, order, member, patience)
+    answer = await member.open(engine_request, services.fleet.send(exchange.model, placed))
     asked = _Asked(member, answer, since)
     try:
         if request.stream and answer.content_type.startswith(EVENT_STREAM):

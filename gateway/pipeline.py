@@ -15,6 +15,7 @@ from gateway.errors import ClientLeft, KeyMissing, LedgerUnavailable, to_answer
 from gateway.exchange import HEADER, Exchange
 from gateway.http import EVENT_STREAM, JSON, ClientPresence, Receive, Reply, Scope, Send, header, read_body
 from gateway.opening import BegunAnswer, BegunStream, Order, begin
+from gateway.placing import volatile_in, weighed
 from gateway.records import RequestRecord, Status
 from gateway.requests.needs import needs_of, token_ids_of
 from gateway.requests.protocol import ClientRequest
@@ -77,8 +78,10 @@ async def answer_request(
         reply.unread = None
         request = exchange.request = read(body)
         ask = _ask_of(services, caller, request)
+        _look_for_volatile(services, caller, request, exchange)
         _estimate(services, caller, request, ask, exchange)
         decision = _decide(services, caller, request, ask, exchange)
+        decision = exchange.decision = await weighed(services, exchange, decision)
         order = Order(caller, request, decision, _headers_to_hand_on(scope))
         with ClientPresence(receive):
             begun = await begin(services, exchange, order)
@@ -184,6 +187,16 @@ def _decide(
     return decision if request.portable else replace(decision, fallbacks=())
 
 
+def _look_for_volatile(
+    services: Services, caller: Caller, request: ClientRequest, exchange: Exchange
+) -> None:
+    """Report what spoils the reuse of a prefix; the prompt stays as it is."""
+    found = volatile_in(request)
+    if found is not None:
+        services.telemetry.volatile_prefix(caller.tenant.name)
+        exchange.notes.append(f"prefix:volatile: {found.what} at character {found.at} of the system prompt")
+
+
 def _headers_to_hand_on(scope: Scope) -> dict[str, str]:
     trace = header(scope, b"traceparent")
     return {"traceparent": trace} if trace is not None and _TRACE.fullmatch(trace) else {}
@@ -224,6 +237,7 @@ async def _pump(services: Services, exchange: Exchange, begun: BegunStream, repl
             if exchange.first_token is None and state.has_token:
                 exchange.first_token = services.clock.monotonic()
                 health.brought_token(exchange.first_token)
+                begun.member.first_token(begun.answer)
             if passed:
                 await reply.write(passed)
             if state.done or state.failed:
@@ -262,6 +276,15 @@ async def _fail(services: Services, exchange: Exchange, error: Exception, reply:
     await reply.end(b"data: " + answer.body() + b"\n\n")
 
 
+def _learn(services: Services, exchange: Exchange) -> None:
+    """Compare what a replica was taken to hold with what its engine counted."""
+    placed, usage = exchange.placed, exchange.final_usage()
+    if placed is None or not (placed.prompt.names and placed.settled) or usage.estimated or not usage.prompt:
+        return
+    if placed.member.standing.told(placed.predicted, usage.cached):
+        services.telemetry.prefix_told(placed.member.replica.name, placed.predicted, usage.cached)
+
+
 async def _settle(
     services: Services, exchange: Exchange, status: Status, http_status: int, error: str, *, wait: bool
 ) -> RequestRecord | None:
@@ -281,6 +304,7 @@ async def _settle(
     prices = services.prices.get(exchange.model, Prices())
     record = exchange.record(status, http_status, error, prices)
     services.telemetry.settled(record)
+    _learn(services, exchange)
     writing = services.ledger.record(record)
     if wait:
         with contextlib.suppress(

@@ -1,6 +1,7 @@
 """Everything a gateway runs on, started in order and stopped in reverse, whatever happens between."""
 
 import asyncio
+import functools
 import logging
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -16,6 +17,9 @@ from backends.engines.valkey import valkey_spec
 from backends.errors import EngineError
 from backends.fleet import Fleet
 from backends.models.store import ModelStore
+from backends.placement.block_events import TrackedGroups
+from backends.placement.event_reader import KvEventReader
+from backends.placement.naming import PromptNamer, root_of
 from backends.types import Pool
 from classifier.domains import DOMAINS
 from classifier.errors import ClassifierError
@@ -26,6 +30,7 @@ from gateway.config import Config, EmbeddedEngine
 from gateway.errors import StartFailed
 from gateway.health import Health
 from gateway.ledger import Ledger
+from gateway.placing import make_namer
 from gateway.rankers import Rankers
 from gateway.services import Services
 from gateway.settings import Settings
@@ -87,6 +92,7 @@ class _Plan:
     classifier: Classifier
     rankers: Rankers
     pools: Mapping[str, Sequence[Pool]]
+    namers: Mapping[str, PromptNamer]
     engines: Sequence[ProcessSpec]
     ledger_url: str
     redis_url: str
@@ -111,6 +117,10 @@ def _plan(config: Config, settings: Settings) -> _Plan:
         classifier=classifier,
         rankers=rankers,
         pools=config.pools(settings.secrets, urls),
+        namers={
+            name: make_namer(model.served_name, model.tokenizer_files, model.group_tokens())
+            for name, model in config.models.items()
+        },
         engines=_engine_specs(placed, settings),
         ledger_url=_ledger_url(config, settings),
         redis_url=redis_url,
@@ -149,6 +159,7 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
         models=config.facts(),
         prices=config.prices(),
         max_body_bytes=config.server.max_body_bytes,
+        namers=plan.namers,
     )
     jobs: dict[str, Callable[[], Awaitable[None]]] = {
         "reload tenants": plan.tenants.keep_reloading,
@@ -157,10 +168,26 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
         "refresh rankers": lambda: plan.rankers.keep_fresh(
             redis, plan.tenants, began=scores.begin, failed=telemetry.gains_not_read
         ),
+        **_event_jobs(fleet, config),
     }
     await _warn_of_absent(fleet)
     await _start_jobs(stack, jobs)
     return create_app(services, Health(fleet, ledger, redis))
+
+
+def _event_jobs(fleet: Fleet, config: Config) -> dict[str, Callable[[], Awaitable[None]]]:
+    """Return the jobs that follow the KV events of replicas that publish them."""
+    jobs: dict[str, Callable[[], Awaitable[None]]] = {}
+    for model, member in fleet.members():
+        replica, section = member.replica, config.models[model]
+        if replica.kv_events is None:
+            continue
+        groups = TrackedGroups(section.group_tokens(), functools.partial(root_of, section.served_name))
+        member.standing.held, member.standing.kept_by_events = groups, True
+        jobs[f"follow KV events of {replica.name}"] = KvEventReader(
+            replica.kv_events, replica.kv_replay, groups
+        ).follow
+    return jobs
 
 
 def _ledger_url(config: Config, settings: Settings) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backends.fleet import Fleet
+from backends.placement.naming import PromptNamer
 from gateway.clock import Clock
 from gateway.ledger import Ledger
 from gateway.rankers import Rankers
@@ -20,6 +21,7 @@ class Services:
     Attributes:
         models: What decisions need to know of every model.
         prices: Of every model.
+        namers: What names the prompts of every model, for placement.
         max_body_bytes: Longest request body.
     """
 
@@ -33,3 +35,4 @@ class Services:
     models: ModelTable
     prices: Mapping[str, Prices]
     max_body_bytes: int
+    namers: Mapping[str, PromptNamer]

@@ -93,6 +93,19 @@ class Telemetry:
             "Times that what tasks gained could not be read from Redis; what was read last is used.",
             registry=registry,
         )
+        self._prefix_tokens = Counter(
+            "flashlane_prefix_tokens",
+            "Tokens of prompts that a replica was taken to hold (predicted), and did hold (cached); of the "
+            "same answers, whose engine tells.",
+            ("replica", "kind"),
+            registry=registry,
+        )
+        self._volatile = Counter(
+            "flashlane_volatile_prefixes",
+            "Requests with what looks like a clock or an id near the head of the system prompt.",
+            ("tenant",),
+            registry=registry,
+        )
         self._ledger_errors = Counter(
             "flashlane_ledger_errors",
             "Records that could not be written; they are in the log.",
@@ -166,6 +179,15 @@ class Telemetry:
     def upstream_failed(self, replica: str, error: Exception) -> None:
         """Count one answer that a replica could not start or finish."""
         self._upstream_errors.labels(replica, type(error).__name__).inc()
+
+    def prefix_told(self, replica: str, predicted: int, cached: int) -> None:
+        """Count what a replica was taken to hold of a prompt, and what it did."""
+        self._prefix_tokens.labels(replica, "predicted").inc(predicted)
+        self._prefix_tokens.labels(replica, "cached").inc(cached)
+
+    def volatile_prefix(self, tenant: str) -> None:
+        """Count one request whose prefix cannot be reused by the next."""
+        self._volatile.labels(tenant).inc()
 
     def classifier_failed(self) -> None:
         """Count one request that had to be decided without an estimate."""

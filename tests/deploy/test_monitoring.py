@@ -99,6 +99,8 @@ def gateway_metrics() -> dict[str, frozenset[str]]:
     telemetry.refused("invalid_api_key")
     telemetry.upstream_failed("flash/latency/0", BackendUnavailable("gone", replica="flash/latency/0"))
     telemetry.ledger_failed()
+    telemetry.prefix_told("flash/latency/0", 2, 1)
+    telemetry.volatile_prefix("acme")
     telemetry.classifier_failed()
     telemetry.gains_not_read()
     return {

@@ -73,11 +73,12 @@ Script = Callable[[Talk], Awaitable[None]]
 
 @dataclass(slots=True)
 class ScriptedUpstream:
-    """Plays one script for every request but those for its health page, which is well unless told otherwise.
+    """Plays one script for all but its pages of health, which is well unless told otherwise, and of metrics.
 
     Attributes:
         script: What to do with a request.
         health: What to do with a request for the health page; None says that all is well.
+        metrics: Its page of metrics; None says that it has none.
         requests: All that the script was played for, oldest first.
         open_connections: Connections that are open now.
         connections: Connections ever opened.
@@ -89,6 +90,7 @@ class ScriptedUpstream:
     connections: int = 0
     url: str = ""
     health: Script | None = None
+    metrics: str | None = None
     _server: asyncio.Server | None = None
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
 
@@ -117,6 +119,11 @@ class ScriptedUpstream:
                 if request.path.endswith("/health"):
                     talk = Talk(request, reader, writer)
                     await (talk.json({"status": "ok"}) if self.health is None else self.health(talk))
+                    continue
+                if request.path.endswith("/metrics"):
+                    page = (self.metrics or "").encode()
+                    head = _head(404 if self.metrics is None else 200, {"content-length": str(len(page))})
+                    await Talk(request, reader, writer).raw(head + page)
                     continue
                 self.requests.append(request)
                 await self.script(Talk(request, reader, writer))

@@ -1,0 +1,154 @@
+"""What placement is told of a request: the names of its prompt's groups, in the eyes of each model."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Raw
+
+from backends.placement.naming import ByteNamer, PromptNamer, PromptText, TokenNamer
+from backends.placement.prompts import Prompt
+from backends.placement.template import TemplateFailed, load_template
+from backends.placement.tokens import PrefixTokenizer
+from backends.placement.volatile import Volatile, find_volatile
+from backends.types import CHAT_PATH, COMPLETIONS_PATH
+from gateway.errors import ConfigInvalid
+from gateway.exchange import Exchange
+from gateway.requests.chat import SYSTEM_ROLES
+from gateway.requests.protocol import ClientRequest
+from gateway.services import Services
+from policies.cost import cost_usd
+from policies.types import FLASH, STANDARD, Decision, Tenant
+from policies.weighing import Candidate, may_be_weighed, weigh
+
+log = logging.getLogger(__name__)
+
+LARGE = 32 * 1024
+"""Bytes of a prompt from which on it is read beside the loop."""
+
+WORTH_WEIGHING = 2048
+"""Tokens of a prompt below which its prefix is worth less than looking for it."""
+
+EXPECTED_OUTPUT = 512
+"""Tokens of an answer, where the client asks for no fewer."""
+
+NOTHING = frozenset({b"null", b"[]", b"{}"})
+
+
+def make_namer(model: str, tokenizer: Path | None, group_tokens: int) -> PromptNamer:
+    """Return what names the prompts of a model.
+
+    Args:
+        model: The name that engines know it by.
+        tokenizer: A folder with its tokenizer.json and chat template; None names by bytes.
+        group_tokens: Tokens a group.
+
+    Raises:
+        ConfigInvalid: The folder does not hold them.
+    """
+    if tokenizer is None:
+        return ByteNamer(model, group_tokens)
+    try:
+        template = load_template(tokenizer)
+        return TokenNamer(model, PrefixTokenizer.load(tokenizer), template, group_tokens)
+    except (OSError, ValueError, TemplateFailed) as error:
+        raise ConfigInvalid(f"The tokenizer of {model!r} cannot be used: {error}") from error
+
+
+async def prompt_of(services: Services, exchange: Exchange, model: str) -> Prompt:
+    """Return what placement needs to know of a request for a model; a long one is read beside the loop."""
+    known = exchange.prompts.get(model)
+    if known is not None:
+        return known
+    text = _text_of(exchange)
+    if text is None or text.size() < LARGE:
+        return prompt_of_small(services, exchange, model)
+    prompt = await asyncio.to_thread(services.namers[model].name, text)
+    exchange.prompts[model] = prompt
+    return prompt
+
+
+def prompt_of_small(services: Services, exchange: Exchange, model: str) -> Prompt:
+    """Return the same; a long prompt, which would hold up the loop, stays without names."""
+    known = exchange.prompts.get(model)
+    if known is not None:
+        return known
+    text = _text_of(exchange)
+    if text is None or text.size() >= LARGE:
+        request = exchange.request
+        return Prompt(0 if request is None else request.input_tokens())
+    prompt = exchange.prompts[model] = services.namers[model].name(text)
+    return prompt
+
+
+async def weighed(services: Services, exchange: Exchange, decision: Decision) -> Decision:
+    """Return the decision that counts what a switch of models would throw away; see `policies.weighing`."""
+    request = exchange.request
+    if request is None or not may_be_weighed(decision):
+        return decision
+    if request.input_tokens() < WORTH_WEIGHING:
+        return decision
+    found = [await _candidate(services, exchange, model, decision) for model in (FLASH, STANDARD)]
+    return weigh(decision, [candidate for candidate in found if candidate is not None])
+
+
+async def _candidate(
+    services: Services, exchange: Exchange, model: str, decision: Decision
+) -> Candidate | None:
+    prompt = await prompt_of(services, exchange, model)
+    placed, request = services.fleet.place(model, (), prompt), exchange.request
+    if placed is None or request is None:
+        return None
+    asked = [limit for limit in (request.max_output_tokens, decision.max_output_tokens) if limit is not None]
+    cost = cost_usd(
+        services.prices[model],
+        prompt=prompt.tokens,
+        cached=placed.choice.cached,
+        completion=min([EXPECTED_OUTPUT, *asked]),
+    )
+    member = placed.member
+    return Candidate(
+        model, member.pool.name, member.replica.name, float(cost), placed.choice.ttft, placed.choice.cached
+    )
+
+
+def salt_of(tenant: Tenant) -> str:
+    """Return what keeps the prefixes of a tenant apart; empty where it shares them."""
+    return "" if tenant.shared_cache else tenant.name
+
+
+def volatile_in(request: ClientRequest) -> Volatile | None:
+    """Return what seems to change from request to request near the head of the system prompt."""
+    first = request.messages[0] if request.messages else None
+    return None if first is None or first.role not in SYSTEM_ROLES else find_volatile(first.text())
+
+
+def _text_of(exchange: Exchange) -> PromptText | None:
+    """Return the prompt, None where there is no one text whose beginning could be reused."""
+    request, caller = exchange.request, exchange.caller
+    if request is None or caller is None:
+        return None
+    fields, salt = request.fields, salt_of(caller.tenant)
+    if request.path == CHAT_PATH:
+        tools, messages = _bytes(fields, "tools"), bytes(fields["messages"])
+        turns = map(bytes, msgspec.json.decode(messages, type=list[Raw]))
+        return PromptText(
+            parts=[*([tools] if tools else ()), *turns],
+            tokens=request.input_tokens(),
+            salt=salt,
+            messages=messages,
+            tools=tools,
+            options=_bytes(fields, "chat_template_kwargs"),
+        )
+    if request.path != COMPLETIONS_PATH or not request.has_one_prompt:
+        return None
+    raw = bytes(fields["prompt"])
+    text = msgspec.json.decode(raw) if raw.lstrip().startswith(b'"') else None
+    return PromptText(parts=[raw], tokens=request.input_tokens(), salt=salt, text=text)
+
+
+def _bytes(fields: Mapping[str, Raw], name: str) -> bytes:
+    found = bytes(fields.get(name, b""))
+    return b"" if found.strip() in NOTHING else found
