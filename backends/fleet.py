@@ -175,6 +175,10 @@ class Fleet:
         member, predicted = members[choice.index], held[choice.index][0] * prompt.group_tokens
         return Placed(member, choice, prompt, predicted, not len(member.standing.queue), branch)
 
+    def has_choice(self, model: str) -> bool:
+        """Tell whether there is more than one replica of `model`."""
+        return len(self._members[model]) > 1
+
     def send(self, model: str, placed: Placed) -> Ticket:
         """Note that a request goes where it was placed; the ticket is for `Member.open`."""
         now, member, prompt = self._monotonic(), placed.member, placed.prompt

@@ -159,7 +159,8 @@ async def begin(services: Services, exchange: Exchange, order: Order) -> Begun:
         for model, placed in _candidates(services, exchange, order, prompt):
             member = placed.member
             exchange.model, exchange.member, exchange.placed = model, member, placed
-            exchange.notes.append(placed.choice.reason)
+            if placed.choice.reason:
+                exchange.notes.append(placed.choice.reason)
             exchange.attempts += 1
             if exchange.asked is None:
                 exchange.asked = services.clock.monotonic()

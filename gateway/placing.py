@@ -59,7 +59,7 @@ def make_namer(model: str, tokenizer: Path | None, group_tokens: int) -> PromptN
 
 async def prompt_of(services: Services, exchange: Exchange, model: str) -> Prompt:
     """Return what placement needs to know of a request for a model; a long one is read beside the loop."""
-    known = exchange.prompts.get(model)
+    known = exchange.prompts.get(model) or _unnamed(services, exchange, model)
     if known is not None:
         return known
     text = _text_of(exchange)
@@ -72,7 +72,7 @@ async def prompt_of(services: Services, exchange: Exchange, model: str) -> Promp
 
 def prompt_of_small(services: Services, exchange: Exchange, model: str) -> Prompt:
     """Return the same; a long prompt, which would hold up the loop, stays without names."""
-    known = exchange.prompts.get(model)
+    known = exchange.prompts.get(model) or _unnamed(services, exchange, model)
     if known is not None:
         return known
     text = _text_of(exchange)
@@ -81,6 +81,15 @@ def prompt_of_small(services: Services, exchange: Exchange, model: str) -> Promp
         return Prompt(0 if request is None else request.input_tokens())
     prompt = exchange.prompts[model] = services.namers[model].name(text)
     return prompt
+
+
+def _unnamed(services: Services, exchange: Exchange, model: str) -> Prompt | None:
+    """Return a short prompt as it is where there is but one replica: its name would decide nothing."""
+    request = exchange.request
+    if request is None or services.fleet.has_choice(model):
+        return None
+    tokens = request.input_tokens()
+    return Prompt(tokens) if tokens < WORTH_WEIGHING else None
 
 
 async def weighed(services: Services, exchange: Exchange, decision: Decision) -> Decision:

@@ -59,6 +59,8 @@ class Placer:
             slots: The most requests that each replica takes at once; None where it is not known.
         """
         self.demand.age(now)
+        if len(views) == 1:
+            return _choice(0, views[0], reading_seconds(views, tokens)[0], tokens, "")
         crowding = self.demand.crowding(len(views))
         reuse = 1 + self._branches.uses(branch, now) / len(views)
         works = reading_seconds(views, tokens)
@@ -67,16 +69,7 @@ class Placer:
         if slots is not None and any(slots):
             left = with_room([view.running for view in views], slots)
         index = pick(weighed, views, with_memory(views, left), tokens)
-        chosen, work = views[index], works[index]
-        cached = min(tokens, chosen.cached)
-        return Choice(
-            index,
-            ttft=expected_ttft(chosen, work),
-            cached=cached,
-            uncached=tokens - cached,
-            work=work,
-            reason=_why(weighed, index, chosen, tokens),
-        )
+        return _choice(index, views[index], works[index], tokens, _why(weighed, index, views[index], tokens))
 
     def placed(self, replica: str, work: float, *, now: float, branch: Hashable | None = None) -> None:
         """Note that a request went to a replica, on which it is `work` seconds of reading."""
@@ -85,10 +78,14 @@ class Placer:
             self._branches.add(branch, now)
 
 
+def _choice(index: int, chosen: ReplicaView, work: float, tokens: int, reason: str) -> Choice:
+    cached = min(tokens, chosen.cached)
+    return Choice(index, expected_ttft(chosen, work), cached, tokens - cached, work, reason)
+
+
 def _why(weighed: Sequence[float], index: int, chosen: ReplicaView, tokens: int) -> str:
-    others = [cost for i, cost in enumerate(weighed) if i != index]
-    against = f", next {min(others):.2f} s" if others else ""
+    following = min([cost for i, cost in enumerate(weighed) if i != index])
     return (
         f"placement:holds {min(tokens, chosen.cached)} of {tokens} tokens, queue {chosen.queue:.2f} s, "
-        f"cost {weighed[index]:.2f} s{against}"
+        f"cost {weighed[index]:.2f} s, next {following:.2f} s"
     )

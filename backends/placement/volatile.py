@@ -1,5 +1,6 @@
 """What changes with each request near the head of a prompt, and spoils the reuse of all after it."""
 
+import functools
 import re
 from dataclasses import dataclass
 
@@ -29,6 +30,10 @@ class Volatile:
 
 def find_volatile(system: str) -> Volatile | None:
     """Return the first thing in the head of a system prompt that looks like one that changes."""
-    head = system[:HEAD]
+    return _find(system[:HEAD])
+
+
+@functools.lru_cache(maxsize=1024)  # an application sends the same one with each request
+def _find(head: str) -> Volatile | None:
     found = [Volatile(what, match.start()) for what, kind in _KINDS.items() if (match := kind.search(head))]
     return min(found, key=lambda each: each.at, default=None)

@@ -29,6 +29,7 @@ class ChatRequest(msgspec.Struct):
         max_output_tokens: `max_completion_tokens`, else `max_tokens`, else None.
         messages: At least one.
         fields: Every top-level field as it came, isolation fields left out.
+        counted: What `input_tokens` found, until the messages change.
     """
 
     path: ClassVar[str] = CHAT_PATH
@@ -40,6 +41,7 @@ class ChatRequest(msgspec.Struct):
     max_output_tokens: int | None
     messages: list[Message]
     fields: dict[str, Raw]
+    counted: int | None = None
 
     @property
     def portable(self) -> bool:
@@ -48,8 +50,11 @@ class ChatRequest(msgspec.Struct):
 
     def input_tokens(self) -> int:
         """Estimate the length of the input, in tokens; attachments do not count."""
-        tools = len(self.fields.get("tools", b"")) // 4
-        return tools + sum(estimate_tokens(m.text()) + TOKENS_PER_MESSAGE for m in self.messages)
+        if self.counted is None:
+            tools = len(self.fields.get("tools", b"")) // 4
+            texts = sum([estimate_tokens(m.text()) for m in self.messages])
+            self.counted = tools + texts + TOKENS_PER_MESSAGE * len(self.messages)
+        return self.counted
 
     def pending(self) -> int:
         """Return the index of the last user message; of the last message when there is none."""
@@ -104,6 +109,7 @@ class ChatRequest(msgspec.Struct):
         raw = msgspec.json.decode(self.fields["messages"], type=list[Raw])
         self.fields["messages"] = as_raw([r for r, keep in zip(raw, kept, strict=True) if keep])
         self.messages = [m for m, keep in zip(self.messages, kept, strict=True) if keep]
+        self.counted = None
 
     @property
     def has_one_prompt(self) -> bool:
