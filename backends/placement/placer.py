@@ -59,8 +59,8 @@ class Placer:
             slots: The most requests that each replica takes at once; None where it is not known.
         """
         self.demand.age(now)
-        if len(views) == 1:
-            return _choice(0, views[0], reading_seconds(views, tokens)[0], tokens, "")
+        if len(views) == 1:  # nothing to weigh
+            return _choice(0, views[0], reading_seconds(views, tokens)[0], tokens, _state(views[0], tokens))
         crowding = self.demand.crowding(len(views))
         reuse = 1 + self._branches.uses(branch, now) / len(views)
         works = reading_seconds(views, tokens)
@@ -85,7 +85,8 @@ def _choice(index: int, chosen: ReplicaView, work: float, tokens: int, reason: s
 
 def _why(weighed: Sequence[float], index: int, chosen: ReplicaView, tokens: int) -> str:
     following = min([cost for i, cost in enumerate(weighed) if i != index])
-    return (
-        f"placement:holds {min(tokens, chosen.cached)} of {tokens} tokens, queue {chosen.queue:.2f} s, "
-        f"cost {weighed[index]:.2f} s, next {following:.2f} s"
-    )
+    return f"{_state(chosen, tokens)}, cost {weighed[index]:.2f} s, next {following:.2f} s"
+
+
+def _state(chosen: ReplicaView, tokens: int) -> str:
+    return f"placement:holds {min(tokens, chosen.cached)} of {tokens} tokens, queue {chosen.queue:.2f} s"

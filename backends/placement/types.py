@@ -38,7 +38,7 @@ class Choice(msgspec.Struct, frozen=True):
         cached: Tokens that the replica is expected to hold.
         uncached: Tokens that it has to read.
         work: Seconds that this takes it.
-        reason: For the record: what was weighed; empty where there was no choice.
+        reason: For the record: what was weighed.
     """
 
     index: int
