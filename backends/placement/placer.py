@@ -75,6 +75,7 @@ class Placer:
             cached=cached,
             uncached=tokens - cached,
             work=work,
+            among=len(views),
             reason=_why(weighed, index, chosen, tokens),
         )
 
