@@ -109,7 +109,7 @@ class Exchange(msgspec.Struct, eq=False):
             found[HEADER + "replica"] = self.member.replica.name
             if self.effort is not None:
                 found[HEADER + "effort"] = self.effort
-            if self.placed is not None:
+            if self.placed is not None and self.placed.choice.among > 1:
                 found[HEADER + "expected-ttft-ms"] = f"{self.placed.choice.ttft * 1000:.0f}"
             found[HEADER + "overhead-ms"] = f"{self.overhead_ms():.3f}"
         return found

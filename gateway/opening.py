@@ -159,7 +159,7 @@ async def begin(services: Services, exchange: Exchange, order: Order) -> Begun:
         for model, placed in _candidates(services, exchange, order, prompt):
             member = placed.member
             exchange.model, exchange.member, exchange.placed = model, member, placed
-            if placed.prompt.names or services.fleet.has_choice(model):
+            if placed.prompt.names or placed.choice.among > 1:
                 exchange.notes.append(placed.choice.reason)
             exchange.attempts += 1
             if exchange.asked is None:

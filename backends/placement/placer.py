@@ -60,7 +60,7 @@ class Placer:
         """
         self.demand.age(now)
         if len(views) == 1:  # nothing to weigh
-            return _choice(0, views[0], reading_seconds(views, tokens)[0], tokens, _state(views[0], tokens))
+            return _choice(0, views, reading_seconds(views, tokens)[0], tokens, _state(views[0], tokens))
         crowding = self.demand.crowding(len(views))
         reuse = 1 + self._branches.uses(branch, now) / len(views)
         works = reading_seconds(views, tokens)
@@ -69,7 +69,7 @@ class Placer:
         if slots is not None and any(slots):
             left = with_room([view.running for view in views], slots)
         index = pick(weighed, views, with_memory(views, left), tokens)
-        return _choice(index, views[index], works[index], tokens, _why(weighed, index, views[index], tokens))
+        return _choice(index, views, works[index], tokens, _why(weighed, index, views[index], tokens))
 
     def placed(self, replica: str, work: float, *, now: float, branch: Hashable | None = None) -> None:
         """Note that a request went to a replica, on which it is `work` seconds of reading."""
@@ -78,9 +78,10 @@ class Placer:
             self._branches.add(branch, now)
 
 
-def _choice(index: int, chosen: ReplicaView, work: float, tokens: int, reason: str) -> Choice:
+def _choice(index: int, views: Sequence[ReplicaView], work: float, tokens: int, reason: str) -> Choice:
+    chosen = views[index]
     cached = min(tokens, chosen.cached)
-    return Choice(index, expected_ttft(chosen, work), cached, tokens - cached, work, reason)
+    return Choice(index, expected_ttft(chosen, work), cached, tokens - cached, work, len(views), reason)
 
 
 def _why(weighed: Sequence[float], index: int, chosen: ReplicaView, tokens: int) -> str:

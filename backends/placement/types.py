@@ -38,6 +38,7 @@ class Choice(msgspec.Struct, frozen=True):
         cached: Tokens that the replica is expected to hold.
         uncached: Tokens that it has to read.
         work: Seconds that this takes it.
+        among: How many replicas were looked at.
         reason: For the record: what was weighed.
     """
 
@@ -46,4 +47,5 @@ class Choice(msgspec.Struct, frozen=True):
     cached: int
     uncached: int
     work: float
+    among: int
     reason: str
