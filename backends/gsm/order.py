@@ -5,7 +5,7 @@ Whoever owns the bytes tells the order of every group that it stores (`insert`) 
 always has all groups before it. Among leaves the one of least worth goes first: see `worth.py`.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Hashable, Sequence
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
@@ -277,10 +277,10 @@ class EvictionOrder(Generic[Name]):
 
     def _learn(self) -> None:
         """Put the queues in order, those of least worth first; those worth the same stand together."""
-        if self._watch.lru_suffices(self._capacity, self._requests):
+        worth = self._watch.worth(self._capacity, self._requests)
+        if worth is None:
             places = [[(kind, age) for kind in range(_KINDS)] for age in reversed(range(AGES))]
         else:
-            worth = self._watch.worth(self._requests)
             pairs = [(kind, age) for kind in range(_KINDS) for age in range(AGES)]
             places = [[pair] for pair in sorted(pairs, key=lambda pair: worth[pair[0]][pair[1]])]
         self._by_worth = [[self._queues[kind][age] for kind, age in place] for place in places]
@@ -314,20 +314,23 @@ class _Watch(Generic[Name]):
                 self._last_use[name] = (kind, request)
                 self._thin_out(request)
 
-    def lru_suffices(self, capacity: int, request: int) -> bool:
-        """Say whether LRU would lose next to nothing with this room.
+    def worth(self, capacity: int, request: int) -> list[list[float]] | None:
+        """Return the worth of each kind at each age; None where LRU would lose next to nothing.
 
         LRU keeps what is younger than the age at which the groups used since fill the room. As long as uses
         beyond that age are rare, or have not been seen yet, no order can do much better, and a learned one
         may do worse.
         """
-        ages = sorted(request - at for _, at in self._last_use.values())
-        room = capacity // self._every
-        return room >= len(ages) or self._times.share_older(ages[room]) < _NEGLIGIBLE
-
-    def worth(self, request: int) -> list[list[float]]:
-        """Return the worth of each kind at each age, as known by now."""
-        return self._times.worth((kind, request - at) for kind, at in self._last_use.values())
+        waiting = Counter(self._last_use.values())
+        youngest_first = sorted(((request - at, count) for (_, at), count in waiting.items()))
+        room = capacity / self._every
+        for age, count in youngest_first:
+            room -= count
+            if room < 0:
+                if self._times.share_older(age) < _NEGLIGIBLE:
+                    return None
+                return self._times.worth((kind, request - at, many) for (kind, at), many in waiting.items())
+        return None
 
     def fade(self) -> None:
         """Let what was seen weigh less than what will be."""

@@ -78,18 +78,18 @@ class ReturnTimes:
         total = sum(of_all)
         return sum(of_all[age_bin(age) + 1 :]) / total if total else 0.0
 
-    def worth(self, waiting: Iterable[tuple[int, int]]) -> list[list[float]]:
+    def worth(self, waiting: Iterable[tuple[int, int, int]]) -> list[list[float]]:
         """Work out the worth of each kind at each age.
 
         Args:
-            waiting: Kind and age of each group that is watched and waits for its next use.
+            waiting: Kind, age and number of the groups that are watched and wait for their next use.
 
         Returns:
             One row a kind of AGES values, in hits per request that a group is kept.
         """
         gone = [row[:] for row in self._lost]
-        for kind, age in waiting:
-            gone[kind][age_bin(age)] += 1
+        for kind, age, count in waiting:
+            gone[kind][age_bin(age)] += count
         came = [_at_risk(used, lost) for used, lost in zip(self._used, gone, strict=True)]
         of_all = _hazards(_sum(self._used), _sum(came), [_PRIOR_HAZARD] * AGES, _PRIOR_WEIGHT)
         rows: list[list[float]] = []
@@ -147,16 +147,24 @@ def _smooth(hazards: list[float]) -> list[float]:
 
 
 def _best_rates(hazards: Sequence[float]) -> list[float]:
-    """Return, for each age to start from, the most hits per time over all ages at which to give up."""
+    """Return, for each age to start from, the most hits per time over all ages at which to give up.
+
+    It pays to keep on over the ages that follow as long as they bring hits at a better rate than those
+    before.
+    """
     best = [0.0] * AGES
-    for start in range(AGES):
-        alive, hits, kept, most = 1.0, 0.0, 0.0, 0.0
-        for age in range(start, AGES):
-            used = alive * hazards[age]
-            hits += used
-            kept += _WIDTHS[age] * (alive - used / 2)
-            alive -= used
-            if hits > most * kept:
-                most = hits / kept
-        best[start] = most
+    stretches: list[
+        tuple[float, float, float]
+    ] = []  # hits, time and survivors of who came to it; the first one last
+    for age in reversed(range(AGES)):
+        hits = hazards[age]
+        kept = _WIDTHS[age] * (1 - hits / 2)
+        alive = 1 - hits
+        while stretches and hits * stretches[-1][1] < stretches[-1][0] * kept:
+            more, longer, left = stretches.pop()
+            hits += alive * more
+            kept += alive * longer
+            alive *= left
+        stretches.append((hits, kept, alive))
+        best[age] = hits / kept
     return best
