@@ -47,9 +47,10 @@ class _Group(Generic[Name]):
         self.ticket = 0  # of its entry in a queue; 0 for what may not go
 
 
-# When a group was last used, its depth below zero, and its ticket: the least recently used first, and of
-# groups used together the deepest. An entry whose ticket is not its group's any more counts for nothing.
-_Entry = tuple[int, int, int, _Group[Name]]
+# When a group was last used, in requests and in seconds, its depth below zero, and its ticket: the least
+# recently used first, and of groups used together the deepest. An entry whose ticket is not its group's any
+# more counts for nothing.
+_Entry = tuple[int, float, int, int, _Group[Name]]
 _Queue = list[_Entry[Name]]
 
 
@@ -233,11 +234,11 @@ class EvictionOrder(Generic[Name]):
         """Return the least recently used of several queues."""
         oldest: _Entry[Name] | None = None
         for queue in queues:
-            while queue and queue[0][3].ticket != queue[0][2]:
+            while queue and queue[0][4].ticket != queue[0][3]:
                 heappop(queue)
             if queue and (oldest is None or queue[0] < oldest):
                 oldest = queue[0]
-        return None if oldest is None else oldest[3]
+        return None if oldest is None else oldest[4]
 
     def _take(self, group: _Group[Name]) -> None:
         """Take out a leaf. The group before it may become one."""
@@ -263,7 +264,7 @@ class EvictionOrder(Generic[Name]):
         self._tickets += 1
         group.ticket = self._tickets
         queue = self._queues[group.kind][age_bin(self._requests - group.at)]
-        heappush(queue, (group.at, -group.depth, group.ticket, group))
+        heappush(queue, (group.at, group.seen, -group.depth, group.ticket, group))
 
     def _grow_old(self) -> None:
         """Move groups on to the queue of their age, and drop void entries on the way."""
@@ -271,7 +272,7 @@ class EvictionOrder(Generic[Name]):
             for age, queue in enumerate(queues):
                 end = self._requests - bin_end(age)
                 while queue and queue[0][0] <= end:
-                    _, _, ticket, group = heappop(queue)
+                    _, _, _, ticket, group = heappop(queue)
                     if group.ticket == ticket:
                         self._queue(group)
 
