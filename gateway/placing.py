@@ -84,12 +84,12 @@ def prompt_of_small(services: Services, exchange: Exchange, model: str) -> Promp
 
 
 def _unnamed(services: Services, exchange: Exchange, model: str) -> Prompt | None:
-    """Return a short prompt as it is where there is but one replica: its name would decide nothing."""
+    """Return a prompt of less than a group as it is, where one replica is all there is: it has no names."""
     request = exchange.request
     if request is None or services.fleet.has_choice(model):
         return None
     tokens = request.input_tokens()
-    return Prompt(tokens) if tokens < WORTH_WEIGHING else None
+    return Prompt(tokens) if tokens < services.namers[model].group_tokens else None
 
 
 async def weighed(services: Services, exchange: Exchange, decision: Decision) -> Decision:

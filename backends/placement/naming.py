@@ -48,7 +48,9 @@ class PromptText(msgspec.Struct, frozen=True):
 
 
 class PromptNamer(Protocol):
-    """Names the groups of prompts for one model."""
+    """Names the groups of prompts for one model, each of `group_tokens` tokens."""
+
+    group_tokens: int
 
     def name(self, prompt: PromptText) -> Prompt:
         """Return what placement needs to know of a prompt."""
@@ -61,15 +63,15 @@ class ByteNamer:
     def __init__(self, model: str, group_tokens: int) -> None:
         """Name groups for `model`."""
         self._model = model
-        self._group_tokens = group_tokens
+        self.group_tokens = group_tokens
 
     def name(self, prompt: PromptText) -> Prompt:
         """See `PromptNamer`."""
         root = Scope(self._model, revision="bytes", salt=prompt.salt).root()
         data = b"\x00".join(prompt.parts)
-        names = _name_bytes(data, self._group_tokens * BYTES_PER_TOKEN, root)
-        tokens = max(prompt.tokens, len(names) * self._group_tokens)
-        return Prompt(tokens, names, self._group_tokens, session_of(prompt, root))
+        names = _name_bytes(data, self.group_tokens * BYTES_PER_TOKEN, root)
+        tokens = max(prompt.tokens, len(names) * self.group_tokens)
+        return Prompt(tokens, names, self.group_tokens, session_of(prompt, root))
 
 
 class TokenNamer:
@@ -82,7 +84,7 @@ class TokenNamer:
         self._model = model
         self._tokenizer = tokenizer
         self._template = template
-        self._group_tokens = group_tokens
+        self.group_tokens = group_tokens
         self._bytes = ByteNamer(model, group_tokens)
 
     def name(self, prompt: PromptText) -> Prompt:
@@ -92,8 +94,8 @@ class TokenNamer:
             return self._bytes.name(prompt)
         root = root_of(self._model, prompt.salt)
         special = prompt.text is not None  # a template writes its special tokens itself
-        names, tokens = self._tokenizer.name(text, self._group_tokens, root, add_special_tokens=special)
-        return Prompt(tokens, names, self._group_tokens, session_of(prompt, root))
+        names, tokens = self._tokenizer.name(text, self.group_tokens, root, add_special_tokens=special)
+        return Prompt(tokens, names, self.group_tokens, session_of(prompt, root))
 
     def _rendered(self, prompt: PromptText) -> str | None:
         if self._template is None or not prompt.messages:
