@@ -2,7 +2,7 @@
 
 import typer
 
-from gateway.cli import classifier, config, keys, models, serve
+from gateway.cli import classifier, config, engine, keys, models, serve
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -12,6 +12,7 @@ app = typer.Typer(
 )
 app.command()(serve.up)
 app.command(name="serve")(serve.serve)
+app.command(name="engine")(engine.engine)
 app.add_typer(models.app, name="models")
 app.add_typer(keys.app, name="keys")
 app.add_typer(config.app, name="config")
