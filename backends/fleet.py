@@ -8,6 +8,7 @@ from operator import itemgetter
 from backends.errors import BackendError, BackendOverloaded, BackendUnavailable
 from backends.health import Health
 from backends.openai_server import OpenAIServer
+from backends.pools.engine_metrics import Acceptance, EngineWord
 from backends.protocol import Answer, Backend
 from backends.provider import Provider
 from backends.types import InferenceRequest, Pool, Replica, ReplicaKind, Timeouts
@@ -24,6 +25,8 @@ class Member:
         pool: Its pool.
         in_flight: Requests on it now; changed by `open` and `close` alone.
         health: Whether it should get requests.
+        word: What its engine said last of its load; changed by whoever reads it.
+        acceptance: How its drafts do; as `word`.
     """
 
     replica: Replica
@@ -31,6 +34,12 @@ class Member:
     backend: Backend
     in_flight: int = 0
     health: Health = field(default_factory=Health)
+    word: EngineWord | None = None
+    acceptance: Acceptance = field(default_factory=Acceptance)
+
+    def load(self, now: float) -> float:
+        """Return the requests on it: ours now, and those of others as its engine said last."""
+        return self.in_flight + (0.0 if self.word is None else self.word.others(now))
 
     async def open(self, request: InferenceRequest) -> Answer:
         """Start `request` and count it until its answer is handed to `close`; see `Backend.open`."""
@@ -69,8 +78,10 @@ class Fleet:
         make: Callable[[Replica, Timeouts], Backend] = make_backend,
     ) -> None:
         """Make a backend for every replica; nothing is connected yet."""
+        self.pools = pools
         self._monotonic = monotonic
-        self._members = {
+        self._make = make
+        self._members: dict[str, list[Member]] = {
             model: [
                 Member(replica, pool, make(replica, pool.timeouts))
                 for pool in its_pools
@@ -79,10 +90,37 @@ class Fleet:
             for model, its_pools in pools.items()
         }
 
-    def place(self, model: str, tried: Sequence[Member] = ()) -> Member | None:
+    def pool(self, model: str, name: str) -> Pool:
+        """Return a pool by its name."""
+        return next(pool for pool in self.pools[model] if pool.name == name)
+
+    def members_of(self, model: str, pool: str | None = None) -> list[Member]:
+        """Return the members of a model; those of one of its pools when that is given."""
+        return [member for member in self._members[model] if pool in {None, member.pool.name}]
+
+    def join(self, model: str, pool: Pool, replica: Replica) -> Member:
+        """Take in a replica that was found; it gets a growing share of requests."""
+        member = Member(replica, pool, self._make(replica, pool.timeouts))
+        member.health.joined = self._monotonic()
+        self._members[model].append(member)
+        return member
+
+    async def remove(self, model: str, member: Member) -> None:
+        """Forget a replica on which nothing is in flight."""
+        self._members[model].remove(member)
+        await member.backend.aclose()
+
+    def place(
+        self, model: str, tried: Sequence[Member] = (), pools: Sequence[str] | None = None
+    ) -> Member | None:
         """Choose the replica of `model` with the fewest requests for its share; of equals one that is well.
 
         One that has just come gets a growing share; one that is out, busy, or in `tried`, is not chosen.
+
+        Args:
+            model: The model.
+            tried: Not to be chosen again.
+            pools: Of whose replicas; None for those of all pools.
 
         Returns:
             None when there is none to choose.
@@ -93,7 +131,9 @@ class Fleet:
         for member in self._members[model]:
             if member in tried or not member.health.takes_requests(now):
                 continue
-            load = (member.in_flight + 1) / member.health.share(now), member.health.failures
+            if pools is not None and member.pool.name not in pools:
+                continue
+            load = (member.load(now) + 1.0) / member.health.share(now), member.health.failures
             if load < least:
                 chosen, least = member, load
         return chosen
@@ -124,7 +164,7 @@ class Fleet:
     def members(self) -> Iterator[tuple[str, Member]]:
         """Return every model and member."""
         for model, members in self._members.items():
-            for member in members:
+            for member in tuple(members):
                 yield model, member
 
     async def probe(self) -> dict[str, dict[str, bool]]:
@@ -151,6 +191,8 @@ class Fleet:
         states = await asyncio.gather(*(member.backend.is_ready() for _, member in pairs))
         found: dict[str, dict[str, bool]] = {model: {} for model in self._members}
         for (model, member), ready in zip(pairs, states, strict=True):
+            if member.health.draining:
+                continue
             if ready is not None or count_silence:
                 member.health.was_probed(self._monotonic(), ready=ready, since=since)
             found[model][member.replica.name] = bool(ready)

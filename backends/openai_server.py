@@ -22,6 +22,9 @@ from backends.types import CHAT_PATH, InferenceRequest, Replica
 MAX_HEALTH = 64 * 1024
 """Most bytes of a health page."""
 
+MAX_METRICS = 4 * 1024 * 1024
+"""Most bytes of a page of metrics; vLLM's has some 60 KB."""
+
 PAGE_SECONDS = 0.5
 """How long the rest of a health page is waited for, once its status is there."""
 
@@ -98,6 +101,19 @@ class OpenAIServer:
         if response.status < 500:
             return True
         return False if response.status == 503 else None
+
+    async def read_metrics(self) -> bytes | None:
+        """Ask `/metrics`; see `Backend.read_metrics`."""
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                response = await self._pool.request("GET", "/metrics")
+                try:
+                    page = await response.read_all(MAX_METRICS)
+                finally:
+                    response.close()
+        except (HttpError, TimeoutError):
+            return None
+        return page if response.status == 200 else None
 
     async def aclose(self) -> None:
         """Close the kept connections."""

@@ -57,6 +57,10 @@ class Backend(Protocol):
         """
         ...
 
+    async def read_metrics(self) -> bytes | None:
+        """Return the engine's page of metrics, in Prometheus' text format; None when there is none."""
+        ...
+
     async def aclose(self) -> None:
         """Close what is held open."""
         ...

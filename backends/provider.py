@@ -107,6 +107,9 @@ class Provider:
         await self._load()
         return True
 
+    async def read_metrics(self) -> None:
+        """Return None: a provider shows its metrics to nobody."""
+
     async def aclose(self) -> None:
         """Do nothing: litellm owns its connections."""
 

@@ -11,7 +11,16 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from backends.types import DEFAULT_TIMEOUTS, EngineFlavour, Pool, Replica, ReplicaKind, Thinking, Timeouts
+from backends.types import (
+    DEFAULT_TIMEOUTS,
+    Discovery,
+    EngineFlavour,
+    Pool,
+    Replica,
+    ReplicaKind,
+    Thinking,
+    Timeouts,
+)
 from gateway.capabilities import CapabilitiesSection
 from gateway.errors import ConfigInvalid
 from policies.cost import prices_of_gpu
@@ -133,6 +142,11 @@ class ReplicaSection(_Section):
         default=None, description="With `litellm`: another address of the provider."
     )
     engine: EngineFlavour | None = Field(default=None, description="With `url`: what runs there.")
+    discover: Literal["dns", "kubernetes"] | None = Field(
+        default=None,
+        description="With `url`: every address of its host is a replica (dns), or every ready pod of the "
+        "service that it names, http://SERVICE.NAMESPACE:PORT-OF-THE-PODS (kubernetes).",
+    )
     threads: int | None = Field(default=None, gt=0, description="With `embedded`: CPU threads.")
     slots: int = Field(
         default=2, gt=0, description="With `embedded`: requests at once, each with `context` tokens."
@@ -147,14 +161,36 @@ class ReplicaSection(_Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _can_be_found(self) -> Self:
+        if self.discover is None:
+            return self
+        parts = urlsplit(self.url or "")
+        if parts.scheme != "http":
+            raise ValueError(
+                "discover needs an http url: what is found are bare addresses, which have no certificate"
+            )
+        if self.discover == "kubernetes" and "." not in (parts.hostname or ""):
+            raise ValueError("discover: kubernetes needs a url of the form http://SERVICE.NAMESPACE:PORT")
+        return self
+
 
 class PoolSection(_Section):
     """Replicas alike."""
 
     name: Name
-    role: Literal["latency", "throughput", "any"] = "any"
-    speculation: bool = False
-    max_concurrency: int | None = Field(default=None, gt=0)
+    role: Literal["latency", "throughput", "any"] = Field(
+        default="any", description="`latency` gets the chats, as long as it has room; see docs/engines.md."
+    )
+    speculation: bool = Field(default=False, description="Its engines speculate.")
+    max_concurrency: int | None = Field(
+        default=None, gt=0, description="Most requests at once over the pool, of all gateway processes."
+    )
+    context: int | None = Field(
+        default=None,
+        gt=0,
+        description="Longest input plus output of this pool, where it is less than the model's.",
+    )
     replicas: list[ReplicaSection] = Field(min_length=1)
 
 
@@ -216,6 +252,7 @@ class EmbeddedEngine:
     source: str
     model: ModelSection
     section: ReplicaSection
+    speculation: bool
 
 
 class Config(_Section):
@@ -268,18 +305,14 @@ class Config(_Section):
         for name, model in self.models.items():
             if model.gsm is not None:
                 found.append(f"models.{name}.gsm")
-            for pool in model.pools:
-                found += [
-                    f"models.{name}.pools.{pool.name}.{key}"
-                    for key in ("role", "speculation", "max_concurrency")
-                    if key in pool.model_fields_set
-                ]
         return found
 
     def embedded(self) -> list[EmbeddedEngine]:
         """Return the engines that this configuration asks Flashlane to run itself."""
         return [
-            EmbeddedEngine(_replica_name(name, pool, index), section.embedded, model, section)
+            EmbeddedEngine(
+                _replica_name(name, pool, index), section.embedded, model, section, pool.speculation
+            )
             for name, model in self.models.items()
             for pool in model.pools
             for index, section in enumerate(pool.replicas)
@@ -300,18 +333,20 @@ class Config(_Section):
         """
 
         def pool_of(name: str, model: ModelSection, pool: PoolSection) -> Pool:
-            replicas = tuple(
-                _replica(_replica_name(name, pool, index), model, section, secrets, embedded_urls)
+            made = [
+                (section, _replica(_replica_name(name, pool, index), model, section, secrets, embedded_urls))
                 for index, section in enumerate(pool.replicas)
-            )
+            ]
             return Pool(
                 pool.name,
                 pool.role,
-                replicas,
+                tuple(replica for section, replica in made if section.discover is None),
                 pool.speculation,
                 pool.max_concurrency,
                 model.timeouts.value(),
                 self.thinking(model),
+                pool.context,
+                tuple(Discovery(section.discover, replica) for section, replica in made if section.discover),
             )
 
         return {

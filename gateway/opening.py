@@ -5,14 +5,16 @@ nothing was sent to the client, so that an error can become a status, or another
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 
 import msgspec
 
 from backends.errors import BackendError, BackendOverloaded, BackendTimeout, BackendUnavailable, BackendUnfit
 from backends.fleet import Member
+from backends.pools.choice import Reason, Work
 from backends.protocol import Answer
-from backends.types import EngineFlavour, InferenceRequest, Usage
+from backends.types import CHAT_PATH, EngineFlavour, InferenceRequest, Usage
 from gateway.clock import Clock
 from gateway.exchange import Exchange
 from gateway.http import EVENT_STREAM, within
@@ -141,6 +143,19 @@ class BegunStream(msgspec.Struct):
 Begun = BegunAnswer | BegunStream
 
 
+class _Step(msgspec.Struct, frozen=True):
+    """A model to try, in one of its pools.
+
+    Attributes:
+        reason: Why the first pools of the model are first.
+        conversation: What is to be at home in the pool that answers; None where there is no choice.
+    """
+
+    model: str
+    reason: Reason
+    conversation: int | None
+
+
 async def begin(services: Services, exchange: Exchange, order: Order) -> Begun:
     """Start the answer on the first replica that brings it.
 
@@ -157,37 +172,113 @@ async def begin(services: Services, exchange: Exchange, order: Order) -> Begun:
         BackendError: None brought it; the error is that of the last one tried that has the endpoint.
     """
     failure: BackendError | None = None
-    reached = 0
+    reached, route = 0, _Route(services, exchange, order)
     try:
-        for model, member in _candidates(services, exchange, order.decision):
-            exchange.model, exchange.member = model, member
-            exchange.attempts += 1
-            if exchange.asked is None:
-                exchange.asked = services.clock.monotonic()
-            try:
-                return await _try(services, exchange, order, member)
-            except (BackendUnavailable, BackendOverloaded, BackendUnfit) as error:
-                if failure is None or not isinstance(error, BackendUnfit):
-                    failure = error
-                _note_failure(services, exchange, member, error)
-                reached += isinstance(error, BackendUnavailable) and error.reached
-                if reached >= TRIES_THAT_REACHED:
-                    break
+        async with aclosing(route.steps()) as steps:
+            async for step, member in steps:
+                exchange.model, exchange.member = step.model, member
+                exchange.attempts += 1
+                if exchange.asked is None:
+                    exchange.asked = services.clock.monotonic()
+                try:
+                    begun = await _try(services, exchange, order, member)
+                except (BackendUnavailable, BackendOverloaded, BackendUnfit) as error:
+                    if failure is None or not isinstance(error, BackendUnfit):
+                        failure = error
+                    _note_failure(services, exchange, member, error)
+                    await leave(services, exchange)
+                    reached += isinstance(error, BackendUnavailable) and error.reached
+                    if reached >= TRIES_THAT_REACHED:
+                        break
+                else:
+                    _placed(services, exchange, step, member)
+                    return begun
         exchange.model, exchange.member = "", None  # the notes have who was asked
-        raise failure or services.fleet.nobody(order.decision.model)
+        raise failure or route.full or services.fleet.nobody(order.decision.model)
     finally:
         del failure  # it holds its frames, this one among them: neither would go before a look for cycles
 
 
-def _candidates(services: Services, exchange: Exchange, decision: Decision) -> Iterator[tuple[str, Member]]:
-    """Yield where to try, in order: the replicas of the chosen model, then those of its fallbacks."""
-    for model in (decision.model, *decision.fallbacks):
-        tried: list[Member] = []
-        while len(tried) < REPLICAS_PER_MODEL and (member := services.fleet.place(model, tried)) is not None:
-            tried.append(member)
-            yield model, member
-        if not tried:
-            exchange.notes.append(str(services.fleet.nobody(model)))
+class _Route:
+    """Where to try, one after the other: the pools of the chosen model in order, then those of its fallbacks.
+
+    Attributes:
+        full: The error for the last pool that had no room; None when all had.
+    """
+
+    def __init__(self, services: Services, exchange: Exchange, order: Order) -> None:
+        self._services = services
+        self._exchange = exchange
+        self._order = order
+        self._tried: list[Member] = []
+        self.full: BackendOverloaded | None = None
+
+    async def steps(self) -> AsyncGenerator[tuple[_Step, Member]]:
+        """Yield the replicas to try, each with a slot of its pool in `exchange.lease`."""
+        decision, desk = self._order.decision, self._services.desk
+        for model in (decision.model, *decision.fallbacks):
+            conversation = _conversation(self._order) if model in desk.speculations else None
+            choice = desk.choose(model, self._work(conversation))
+            before = len(self._tried)
+            for pools in choice.order:
+                async for member in self._members(model, pools, stays=choice.reason == "home"):
+                    yield _Step(model, choice.reason, conversation), member
+            if len(self._tried) == before:
+                self._exchange.notes.append(str(self.full or self._services.fleet.nobody(model)))
+
+    async def _members(self, model: str, pools: Sequence[str], *, stays: bool) -> AsyncGenerator[Member]:
+        """Yield replicas of pools that are as good as each other."""
+        open_pools, count = list(pools), 0
+        while count < REPLICAS_PER_MODEL and open_pools:
+            member = self._services.fleet.place(model, self._tried, open_pools)
+            if member is None:
+                return
+            pool = member.pool.name
+            self._exchange.lease = await self._services.desk.enter(model, pool, stays=stays)
+            if self._exchange.lease is None:
+                open_pools.remove(pool)
+                self.full = _full(model, pool)
+                continue
+            count += 1
+            self._tried.append(member)
+            yield member
+
+    def _work(self, conversation: int | None) -> Work:
+        request, decision = self._order.request, self._order.decision
+        now = self._services.clock.monotonic()
+        return Work(
+            is_chat=request.path == CHAT_PATH and _choices(request) == 1,
+            input_tokens=request.input_tokens(),
+            output_tokens=decision.max_output_tokens or request.max_output_tokens,
+            may_speculate=self._order.caller.tenant.routing.speculation,
+            home=None if conversation is None else self._services.desk.homes.find(conversation, now),
+        )
+
+
+def _full(model: str, pool: str) -> BackendOverloaded:
+    name = f"{model}/{pool}"
+    return BackendOverloaded(f"The pool {name} is full.", replica=name, status=429, retry_after=1.0)
+
+
+async def leave(services: Services, exchange: Exchange) -> None:
+    """Give the slot back that a request holds, if it does."""
+    lease, exchange.lease = exchange.lease, None
+    if lease is not None:
+        await services.desk.leave(lease)
+
+
+def _choices(request: ClientRequest) -> int:
+    count = bytes(request.fields.get("n", b"1"))
+    return int(count) if count.isdigit() and len(count) < LONGEST_COUNT else 1
+
+
+def _conversation(order: Order) -> int | None:
+    """Return what stays the same over the turns of a conversation; None when no user speaks in it."""
+    messages = order.request.messages
+    asked = next((message for message in messages if message.role == "user"), None)
+    if asked is None:
+        return None
+    return hash((order.caller.tenant.name, messages[0].text(), asked.text()))
 
 
 async def _try(services: Services, exchange: Exchange, order: Order, member: Member) -> Begun:
@@ -266,8 +357,7 @@ def _stream(services: Services, exchange: Exchange, request: ClientRequest, aske
     member, answer = asked.member, asked.answer
     replica = member.replica
     cut_usage = replica.flavour is EngineFlavour.VLLM and not request.wants_running_usage
-    count = bytes(request.fields.get("n", b"1"))
-    choices = int(count) if count.isdigit() and len(count) < LONGEST_COUNT else 1
+    choices = _choices(request)
     relay = Relay(replica.name, show_usage=request.wants_usage, cut_usage=cut_usage, choices=choices)
     exchange.stream_state = relay.state
     reader = StreamReader(answer, member, relay.state, services.clock, asked.since)
@@ -343,6 +433,17 @@ async def _collect(answer: Answer, name: str) -> bytes:
 def _before_the_start(error: BackendError) -> BackendUnavailable:
     """Return what an error half way means before anything was sent on: it is one on the way."""
     return BackendUnavailable(str(error), replica=error.replica)
+
+
+def _placed(services: Services, exchange: Exchange, step: _Step, member: Member) -> None:
+    """Take down where an answer has begun, and why there."""
+    now = services.clock.monotonic()
+    exchange.load = member.load(now)
+    services.telemetry.placed(step.model, member.pool.name, step.reason)
+    if step.reason != "only":
+        exchange.notes.append(f"pool:{step.reason}:{member.pool.name}")
+    if step.conversation is not None:
+        services.desk.homes.note(step.conversation, member.pool.name, now)
 
 
 def _note_failure(services: Services, exchange: Exchange, member: Member, error: BackendError) -> None:

@@ -13,7 +13,7 @@ from backends.types import CHAT_PATH, Usage
 from gateway.errors import ClientLeft, KeyMissing, LedgerUnavailable, to_answer
 from gateway.exchange import HEADER, Exchange
 from gateway.http import EVENT_STREAM, JSON, ClientPresence, Receive, Reply, Scope, Send, header, read_body
-from gateway.opening import BegunAnswer, BegunStream, Order, begin
+from gateway.opening import BegunAnswer, BegunStream, Order, begin, leave
 from gateway.records import RequestRecord, Status
 from gateway.requests.needs import needs_of, token_ids_of
 from gateway.requests.protocol import ClientRequest
@@ -95,6 +95,8 @@ async def answer_request(
         raise
     except Exception as error:  # noqa: BLE001 - the last place that can turn an error into an answer
         await _fail(services, exchange, error, reply)
+    finally:
+        await leave(services, exchange)
 
 
 def identify(services: Services, scope: Scope) -> Caller:
@@ -267,6 +269,7 @@ async def _settle(
     prices = services.prices.get(exchange.model, Prices())
     record = exchange.record(status, http_status, error, prices)
     services.telemetry.settled(record)
+    _note_pace(services, exchange, record)
     writing = services.ledger.record(record)
     if wait:
         with contextlib.suppress(
@@ -274,3 +277,14 @@ async def _settle(
         ):  # the record is in the log; no answer is held back for it
             await writing
     return record
+
+
+def _note_pace(services: Services, exchange: Exchange, record: RequestRecord) -> None:
+    """Tell the desk how fast a stream came that went well; a plain answer does not show when it began."""
+    first, member = exchange.first_token, exchange.member
+    if record.status == "ok" and first is not None and member is not None:
+        now = services.clock.monotonic()
+        load = (exchange.load + member.load(now)) / 2
+        services.desk.answered(
+            record.model, member, load=load, tokens=record.completion_tokens - 1, seconds=now - first
+        )

@@ -16,6 +16,9 @@ from backends.engines.valkey import valkey_spec
 from backends.errors import EngineError
 from backends.fleet import Fleet
 from backends.models.store import ModelStore
+from backends.pools.desk import PoolDesk
+from backends.pools.membership import Membership
+from backends.pools.slots import Slots
 from backends.types import Pool
 from classifier.domains import DOMAINS
 from classifier.errors import ClassifierError
@@ -37,6 +40,9 @@ from policies.tenants import TenantBook
 from policies.types import FLASH, STANDARD
 
 log = logging.getLogger(__name__)
+
+DRAFT_TOKENS = 8
+"""Most tokens that an embedded engine of a pool with speculation drafts."""
 
 RESTART_PAUSE = 5.0
 """Seconds before a background job that failed is started again."""
@@ -116,17 +122,21 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
     clock = SystemClock()
     fleet = Fleet(plan.pools, monotonic=clock.monotonic)
     stack.push_async_callback(fleet.aclose)
+    membership = Membership(fleet)
+    slots = Slots(redis, process=secrets.token_hex(8), monotonic=clock.monotonic)
+    desk = PoolDesk(fleet, slots, monotonic=clock.monotonic)
     reference = [plan.classifier.reference_cut((index + 0.5) / SEED) for index in range(SEED)]
     pair = "+".join(config.models[name].served_name for name in (FLASH, STANDARD) if name in config.models)
     kind = f"{plan.classifier.version}:{pair}"
     scores = RecentScores(reference, process=secrets.token_hex(8), kind=kind)
-    telemetry.watch(fleet)
+    telemetry.watch(fleet, desk)
     services = Services(
         clock=clock,
         tenants=plan.tenants,
         classifier=plan.classifier,
         scores=scores,
         fleet=fleet,
+        desk=desk,
         ledger=ledger,
         telemetry=telemetry,
         models=config.facts(),
@@ -136,8 +146,12 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
     jobs: dict[str, Callable[[], Awaitable[None]]] = {
         "reload tenants": plan.tenants.keep_reloading,
         "probe replicas": fleet.keep_probing,
+        "find replicas": membership.keep_looking,
+        "read engines": desk.keep_reading,
+        "renew slots": slots.keep_renewing,
         "exchange scores": lambda: scores.keep_exchanging(redis, plan.tenants),
     }
+    await membership.look()
     await _warn_of_absent(fleet)
     await _start_jobs(stack, jobs)
     return create_app(services, Health(fleet, ledger, redis))
@@ -165,6 +179,7 @@ def _engine_specs(plans: list[tuple[EmbeddedEngine, int]], settings: Settings) -
                 slots=engine.section.slots,
                 threads=engine.section.threads,
                 chat_template=store.chat_template(engine.source),
+                draft_tokens=DRAFT_TOKENS if engine.speculation else 0,
             ),
         )
         for engine, port in plans

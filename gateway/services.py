@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backends.fleet import Fleet
+from backends.pools.desk import PoolDesk
 from classifier.model import Classifier
 from gateway.clock import Clock
 from gateway.ledger import Ledger
@@ -28,6 +29,7 @@ class Services:
     classifier: Classifier
     scores: RecentScores
     fleet: Fleet
+    desk: PoolDesk
     ledger: Ledger
     telemetry: Telemetry
     models: ModelTable

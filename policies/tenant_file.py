@@ -43,6 +43,9 @@ class RoutingSection(_Section):
     tokenizer: str | None = Field(
         default=None, min_length=1, description="The one that token ids in `logit_bias` and the like are of."
     )
+    speculation: Literal["auto", "off"] = Field(
+        default="auto", description="`off` keeps away from pools with speculative decoding."
+    )
 
 
 class LimitsSection(_Section):
@@ -117,6 +120,7 @@ class TenantFile(_Section):
                 standard_keywords=tuple(word.lower() for word in routing.standard_keywords),
                 fallback=tuple(routing.fallback),
                 tokenizer=routing.tokenizer,
+                speculation=routing.speculation != "off",
             ),
             context=ContextRule(self.context.max_input_tokens, self.context.on_overflow),
             max_output_tokens=self.output.max_tokens,

@@ -55,6 +55,7 @@ class Routing:
         standard_keywords: Words that send a request to standard, lower case.
         fallback: Models to try, in order, when the chosen one cannot start an answer.
         tokenizer: The one that the tenant's token ids (`logit_bias`, ...) are of; None when not declared.
+        speculation: Whether its answers may come from pools with speculative decoding.
     """
 
     mode: Mode = Mode.AUTO
@@ -63,6 +64,7 @@ class Routing:
     standard_keywords: tuple[str, ...] = ()
     fallback: tuple[str, ...] = (STANDARD, FLASH)
     tokenizer: str | None = None
+    speculation: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,8 +49,8 @@ class VllmProfile:
         gpu_memory_utilization: Share of a GPU's memory for weights and KV cache.
         kv_gib: On a CPU: memory for the KV cache, GiB.
         block_size: Tokens a block of the KV cache; 0 leaves it to vLLM.
-        kv_offload: Where the blocks of a preempted or an idle sequence go: nowhere (vLLM computes them again),
-            to host memory by vLLM, or to GSM's tiers.
+        kv_offload: Where blocks of a preempted or an idle sequence go: nowhere (vLLM computes them again), to
+            host memory by vLLM, or to GSM's tiers.
         offload_gib: Of host memory, for `kv_offload`.
         gsm_group_size: Tokens a group; a multiple of the block.
         gsm_disk: Folder of GSM's tier on disk; "" for none.
@@ -114,7 +114,7 @@ class VllmProfile:
             )
         if self.block_size and self.gsm_group_size % self.block_size:
             raise ValueError(
-                f"gsm_group_size is {self.gsm_group_size}, which is not a multiple of block_size {self.block_size}"
+                f"gsm_group_size is {self.gsm_group_size}, no multiple of block_size {self.block_size}"
             )
         if bool(self.gsm_disk) != (self.gsm_disk_gib > 0.0):
             raise ValueError("gsm_disk and gsm_disk_gib go together: a folder, and a bound for it")

@@ -35,7 +35,7 @@ def version() -> str:
     return "unknown"
 
 
-def make_parser() -> Any:
+def make_parser() -> argparse.ArgumentParser:
     """Return vLLM's own parser of a server's flags; it raises ValueError for what it does not take."""
     flexible: type[argparse.ArgumentParser] = importlib.import_module(
         "vllm.utils.argparse_utils"
@@ -46,7 +46,7 @@ def make_parser() -> Any:
             raise ValueError(message)
 
         def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-            raise ValueError(message or "ends the program")
+            raise ValueError(message or f"ends the program with status {status}")
 
     for module in PARSERS:
         with contextlib.suppress(ModuleNotFoundError):
@@ -54,7 +54,7 @@ def make_parser() -> Any:
     sys.exit("this version of vLLM keeps its parser in another place")
 
 
-def trouble_of(parser: Any, flag: str) -> str | None:
+def trouble_of(parser: argparse.ArgumentParser, flag: str) -> str | None:
     """Return why a flag is not taken; None when it is."""
     name, _, value = flag.partition("=")
     if name not in {option for action in parser._actions for option in action.option_strings}:
@@ -99,11 +99,11 @@ def _of_offloading(extra: dict[str, Any]) -> str | None:
     try:
         spec = getattr(importlib.import_module(module), name, None)
     except ImportError as error:
-        return f"{module} cannot be imported there ({error}); install Flashlane beside vLLM, without dependencies"
+        return f"{module} cannot be imported there ({error}); install Flashlane beside vLLM"
     return None if spec is not None else f"{module} has no {name}"
 
 
-def _words(annotation: Any) -> Iterator[str]:
+def _words(annotation: object) -> Iterator[str]:
     """Yield the strings of a Literal, of those in it, too."""
     for argument in get_args(annotation):
         if isinstance(argument, str):

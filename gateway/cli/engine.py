@@ -120,25 +120,26 @@ async def _run(profile: EngineProfile, spec: ProcessSpec, python: str) -> None:
         loop.add_signal_handler(number, stopping.set)
     engine = SupervisedProcess(spec)
     print(f"starting {spec.name}; its log is {spec.log_file}", file=sys.stderr, flush=True)
-    started, stop = asyncio.ensure_future(engine.start()), asyncio.ensure_future(stopping.wait())
-    ended: asyncio.Future[object] = stop
+    started = asyncio.ensure_future(_start(engine, profile, python))
+    stop = asyncio.ensure_future(stopping.wait())
+    ended = asyncio.ensure_future(engine.wait_for(lambda now: now.state is EngineState.FAILED))
     try:
         await asyncio.wait({started, stop}, return_when=asyncio.FIRST_COMPLETED)
         if started.done():
-            await _explained(started, profile, python)
+            started.result()
             print(f"ready at http://127.0.0.1:{spec.port}/v1", flush=True)
-            ended = asyncio.ensure_future(engine.wait_for(lambda now: now.state is EngineState.FAILED))
             await asyncio.wait({ended, stop}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in {started, stop, ended}:
+        tasks = (started, stop, ended)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(started, stop, ended, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await engine.stop()
     if engine.status.state is EngineState.FAILED:
         raise EngineFailed(engine.status.last_error or f"{spec.name} is down for good")
 
 
-async def _explained(started: asyncio.Future[None], profile: EngineProfile, python: str) -> None:
+async def _start(engine: SupervisedProcess, profile: EngineProfile, python: str) -> None:
     """Return when an engine has started.
 
     Raises:
@@ -146,7 +147,7 @@ async def _explained(started: asyncio.Future[None], profile: EngineProfile, pyth
         EngineFailed: It did not, for another reason.
     """
     try:
-        await started
+        await engine.start()
     except EngineFailed:
         if isinstance(profile, VllmProfile):
             await _checked(profile, python)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations
@@ -15,6 +15,10 @@ from pydantic import BaseModel, Field
 
 from backends.errors import BackendUnavailable
 from backends.fleet import Fleet
+from backends.pools.desk import PoolDesk
+from backends.pools.engine_metrics import EngineCounts, EngineWord
+from backends.pools.slots import Slots
+from backends.types import Pool
 from gateway.config import load_config
 from gateway.errors import TABLE
 from gateway.records import RequestRecord
@@ -23,7 +27,7 @@ from policies.yaml_file import read_yaml
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-EXAMPLE = ROOT / "examples" / "self-hosted-vllm" / "flashlane.yaml"
+EXAMPLE = ROOT / "examples" / "self-hosted-vllm" / "two-pools.yaml"
 
 Metrics = Mapping[str, frozenset[str]]
 """Name of a series -> its labels."""
@@ -90,11 +94,24 @@ def record() -> RequestRecord:
     )
 
 
+def busy_fleet(pools: Mapping[str, Sequence[Pool]]) -> tuple[Fleet, PoolDesk]:
+    """Return a fleet and its desk that know all there is to know of engines and pools."""
+    fleet = Fleet(pools, monotonic=lambda: 0.0)
+    desk = PoolDesk(fleet, Slots(None, process="p", monotonic=lambda: 0.0), monotonic=lambda: 0.0)
+    counts = EngineCounts(running=1.0, waiting=0.0, kv_use=0.5, drafts=60.0, drafted=300.0, accepted=150.0)
+    for model, member in fleet.members():
+        member.word = EngineWord(counts, 0.0, 0)
+        member.acceptance.saw(counts)
+        desk.answered(model, member, load=1.0, tokens=20, seconds=1.0)
+    return fleet, desk
+
+
 def gateway_metrics() -> dict[str, frozenset[str]]:
     """Return what the gateway exports once every metric was used."""
-    pools = load_config(EXAMPLE).pools({"FLASHLANE_ENGINE_KEY": "secret"}, {})
+    pools = load_config(EXAMPLE).pools({"FLASHLANE_ENGINE_KEY": "secret", "DEEPSEEK_API_KEY": "secret"}, {})
     telemetry = Telemetry()
-    telemetry.watch(Fleet(pools, monotonic=lambda: 0.0))
+    telemetry.watch(*busy_fleet(pools))
+    telemetry.placed("flash", "latency", "chat")
     telemetry.settled(record())
     telemetry.refused("invalid_api_key")
     telemetry.upstream_failed("flash/latency/0", BackendUnavailable("gone", replica="flash/latency/0"))

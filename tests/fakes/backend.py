@@ -70,6 +70,7 @@ class FakeBackend:
     Attributes:
         script: What to do with a request.
         ready: What `is_ready` returns.
+        metrics: What `read_metrics` returns.
         requests: All that came in, oldest first.
         answers: All that were given, oldest first.
         closed: How often the backend was closed.
@@ -77,6 +78,7 @@ class FakeBackend:
 
     script: Script = field(default=says(b"{}"))
     ready: bool | None = True
+    metrics: bytes | None = None
     requests: list[InferenceRequest] = field(default_factory=list[InferenceRequest])
     answers: list[FakeAnswer] = field(default_factory=list[FakeAnswer])
     closed: int = 0
@@ -93,6 +95,10 @@ class FakeBackend:
     async def is_ready(self) -> bool | None:
         """Return what the test said; see `Backend.is_ready`."""
         return self.ready
+
+    async def read_metrics(self) -> bytes | None:
+        """Return what the test said; see `Backend.read_metrics`."""
+        return self.metrics
 
     async def aclose(self) -> None:
         """Count it; see `Backend.aclose`."""
