@@ -91,6 +91,10 @@ class PoolDesk:
         bound = self.bound(model, self._fleet.pool(model, pool))
         return FREE if bound is None else await self._slots.take(f"{model}/{pool}", bound, stays=stays)
 
+    def held(self, pool: str) -> int:
+        """Return how many slots of "model/pool" this process holds."""
+        return self._slots.held(pool)
+
     async def leave(self, lease: Lease) -> None:
         """Give a slot back."""
         if lease is not FREE:

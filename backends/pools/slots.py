@@ -24,10 +24,11 @@ RENEW_SECONDS: Final = 3.0
 REST_SECONDS: Final = 5.0
 """For how long Redis is not asked again after it failed: a request must not wait for it each time."""
 
-ASK_SECONDS: Final = 0.25
+ASK_SECONDS: Final = 1.0
 """For how long Redis is waited for; a frozen one counts as away."""
 
 _KEY: Final = "flashlane:slots:{%s}"
+_PROCESSES: Final = "flashlane:slots:processes"
 
 # KEYS: leases (sorted set: lease -> end), full (a flag). ARGV: lease, high, low, seconds, whether it stays.
 _TAKE: Final = """
@@ -61,6 +62,15 @@ local ends = now[1] + now[2] / 1000000 + tonumber(ARGV[1])
 for i = 2, #ARGV do redis.call('ZADD', KEYS[1], ends, ARGV[i]) end
 redis.call('EXPIRE', KEYS[1], math.ceil(tonumber(ARGV[1]) * 2))
 return #ARGV - 1
+"""
+
+# KEYS: processes (sorted set: process -> end). ARGV: process, seconds. Returns how many there are.
+_HERE: Final = """
+local now = redis.call('TIME')
+now = now[1] + now[2] / 1000000
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+redis.call('ZADD', KEYS[1], now + tonumber(ARGV[2]), ARGV[1])
+return redis.call('ZCARD', KEYS[1])
 """
 
 
@@ -121,6 +131,7 @@ class Slots:
         self._numbers = itertools.count()
         self._leases: dict[str, set[str]] = {}
         self._full: dict[str, bool] = {}
+        self._processes = 1
         self._rests_until = float("-inf")
 
     def held(self, pool: str) -> int:
@@ -130,8 +141,7 @@ class Slots:
     async def take(self, pool: str, bound: Bound, *, stays: bool = False) -> Lease | None:
         """Take a slot of a pool at once; None when there is none.
 
-        While Redis is away each process counts itself alone, so that together they may hold `bound` times
-        their number.
+        While Redis is away each process takes its part of `bound`, by how many there were when it was seen.
 
         Args:
             pool: "model/pool".
@@ -158,9 +168,11 @@ class Slots:
         await self._drop(lease.pool, lease.name)
 
     async def renew(self) -> None:
-        """Hold what is held for another `LEASE_SECONDS`."""
-        if not self._reachable:
+        """Hold what is held for another `LEASE_SECONDS`, and look how many processes there are."""
+        there = await self._ask(_HERE, [_PROCESSES], [self._process, LEASE_SECONDS])
+        if there is None:
             return
+        self._processes = max(1, cast("int", there))
         for pool, leases in self._leases.items():
             if leases:
                 await self._ask(_RENEW, [_KEY % pool], [LEASE_SECONDS, *leases])
@@ -168,8 +180,8 @@ class Slots:
     async def keep_renewing(self) -> None:
         """Renew for ever."""
         while True:
-            await asyncio.sleep(RENEW_SECONDS)
             await self.renew()
+            await asyncio.sleep(RENEW_SECONDS)
 
     async def _take(self, pool: str, name: str, bound: Bound, *, stays: bool) -> bool:
         keys = [_KEY % pool, f"{_KEY % pool}:full"]
@@ -177,7 +189,8 @@ class Slots:
         if answer is not None:
             return cast("list[int]", answer)[0] == 1
         others = self.held(pool) - 1
-        admitted, self._full[pool] = admits(bound, others, full=self._full.get(pool, False), stays=stays)
+        part = Bound(max(1, bound.high // self._processes), max(1, bound.low // self._processes))
+        admitted, self._full[pool] = admits(part, others, full=self._full.get(pool, False), stays=stays)
         return admitted
 
     async def _drop(self, pool: str, name: str) -> None:
@@ -205,4 +218,5 @@ class Slots:
 
     def _failed(self, error: Exception) -> None:
         self._rests_until = self._monotonic() + REST_SECONDS
-        log.warning("Slots of pools are counted in this process alone for %g s: %s", REST_SECONDS, error)
+        reason = str(error) or type(error).__name__
+        log.warning("Slots of pools are counted in this process alone for %g s: %s", REST_SECONDS, reason)

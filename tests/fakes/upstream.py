@@ -73,11 +73,13 @@ Script = Callable[[Talk], Awaitable[None]]
 
 @dataclass(slots=True)
 class ScriptedUpstream:
-    """Plays one script for every request but those for its health page, which is well unless told otherwise.
+    """Plays one script for every request but those for its health page, which is well unless told otherwise,
+    and its page of metrics, which is not there unless told otherwise.
 
     Attributes:
         script: What to do with a request.
         health: What to do with a request for the health page; None says that all is well.
+        metrics: The page of metrics; None for none.
         requests: All that the script was played for, oldest first.
         open_connections: Connections that are open now.
         connections: Connections ever opened.
@@ -89,6 +91,7 @@ class ScriptedUpstream:
     connections: int = 0
     url: str = ""
     health: Script | None = None
+    metrics: str | None = None
     _server: asyncio.Server | None = None
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
 
@@ -117,6 +120,11 @@ class ScriptedUpstream:
                 if request.path.endswith("/health"):
                     talk = Talk(request, reader, writer)
                     await (talk.json({"status": "ok"}) if self.health is None else self.health(talk))
+                    continue
+                if request.path.endswith("/metrics"):
+                    page, status = (self.metrics or "").encode(), 404 if self.metrics is None else 200
+                    lines = {"content-type": "text/plain", "content-length": str(len(page))}
+                    await Talk(request, reader, writer).raw(_head(status, lines) + page)
                     continue
                 self.requests.append(request)
                 await self.script(Talk(request, reader, writer))
