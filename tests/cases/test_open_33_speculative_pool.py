@@ -11,6 +11,7 @@ import httpx
 import pytest_asyncio
 
 from gateway.exchange import HEADER
+from policies.redis_client import connect
 from tests.cases.playing import DONE, NO_FALLBACK, PATH, STOP, ask, chat, error_of, word
 from tests.cases.routes import turns
 from tests.fakes.upstream import ScriptedUpstream, Talk, answer
@@ -129,39 +130,43 @@ class Talking:
     name: str
     pools: list[str] = field(default_factory=list[str])
 
-    async def turn(self, client: httpx.AsyncClient, going: asyncio.Event) -> None:
+    async def turn(self, client: httpx.AsyncClient) -> None:
         said = [f"{self.name}: turn {number}" for number in range(2 * len(self.pools) + 1)]
         body = {**chat(stream=True), "messages": turns(*said)}
         async with client.stream("POST", PATH, json=body) as reply:
             self.pools.append(reply.headers[f"{HEADER}pool"])
-            await going.wait()
             await reply.aread()
 
 
-async def test_alternating_load_moves_no_conversation(two_pools: Scene):
+async def test_alternating_load_moves_no_conversation(two_pools: Scene, redis_url: str):
     """OPEN-33 b: three and five chats by turns around a threshold of four; each stays where it began."""
     first, second = two_pools.gateways
     lasting = [Talking(gateway, f"lasting {n}") for n, gateway in enumerate((first, second, first))]
     passing = [Talking(second, f"passing {n}") for n in range(2)]
-    for engine in (two_pools.speculating, two_pools.plain):
-        engine.going.set()
-    async with first.http() as client, second.http() as other:
+    engines = two_pools.speculating, two_pools.plain
+    async with first.http() as client, second.http() as other, connect(redis_url) as redis:
 
-        async def running(talks: list[Talking], going: asyncio.Event) -> list[asyncio.Future[None]]:
+        async def all_given_back() -> bool:
+            return await redis.zcard("flashlane:slots:{flash/latency}") == 0
+
+        async def running(talks: list[Talking]) -> list[asyncio.Task[None]]:
             wanted = [len(talk.pools) + 1 for talk in talks]
             begun = [
-                asyncio.ensure_future(talk.turn(client if talk.gateway is first else other, going))
+                asyncio.get_running_loop().create_task(talk.turn(client if talk.gateway is first else other))
                 for talk in talks
             ]
             await until(lambda: [len(talk.pools) for talk in talks] == wanted, "all of them to stream")
             return begun
 
         for number in range(20):
-            going = asyncio.Event()
-            begun = await running(lasting, going)
-            begun += await running(passing, going) if number % 2 else []
-            going.set()
+            for engine in engines:
+                engine.going.clear()
+            begun = await running(lasting)
+            begun += await running(passing) if number % 2 else []
+            for engine in engines:
+                engine.going.set()
             await asyncio.gather(*begun)
+            await until(all_given_back, "every slot to be free again")
     assert {len(set(talk.pools)) for talk in (*lasting, *passing)} == {1}
     assert [talk.pools[0] for talk in (*lasting, *passing)] == ["latency"] * SLOTS + ["throughput"]
     assert two_pools.speculating.most <= SLOTS
