@@ -51,6 +51,9 @@ _VLLM: Final = {
 _LLAMA: Final = {
     "llamacpp:requests_processing": "running",
     "llamacpp:requests_deferred": "waiting",
+    "llamacpp:spec_decode_num_drafts_total": "drafts",
+    "llamacpp:spec_decode_num_draft_tokens_total": "drafted",
+    "llamacpp:spec_decode_num_accepted_tokens_total": "accepted",
 }
 _SGLANG: Final = {
     "sglang:num_running_reqs": "running",

@@ -203,14 +203,19 @@ class Slots:
             self._failed(error)
 
     async def _ask(self, script: str, keys: list[str], values: list[str | int | float]) -> object | None:
-        if self._redis is None or not self._reachable:
+        """Return what a script says; None where Redis is away."""
+        redis, task = self._redis, asyncio.current_task()
+        if redis is None or not self._reachable:
             return None
         try:
             async with asyncio.timeout(ASK_SECONDS):
-                return cast("object", await self._redis.eval(script, len(keys), *keys, *values))  # pyright: ignore[reportUnknownMemberType, reportGeneralTypeIssues]
+                answer = cast("object", await redis.eval(script, len(keys), *keys, *values))  # pyright: ignore[reportUnknownMemberType, reportGeneralTypeIssues]
         except (RedisError, OSError, TimeoutError) as error:
             self._failed(error)
             return None
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError  # redis-py swallows one that comes while it connects
+        return answer
 
     @property
     def _reachable(self) -> bool:
