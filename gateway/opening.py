@@ -14,10 +14,11 @@ from backends.errors import BackendError, BackendOverloaded, BackendTimeout, Bac
 from backends.fleet import Member
 from backends.pools.choice import Reason, Work
 from backends.protocol import Answer
-from backends.types import CHAT_PATH, EngineFlavour, InferenceRequest, Usage
+from backends.types import CHAT_PATH, EngineFlavour, InferenceRequest, Thinking, Usage
 from gateway.clock import Clock
 from gateway.exchange import Exchange
 from gateway.http import EVENT_STREAM, within
+from gateway.requests.length import shorten
 from gateway.requests.protocol import ClientRequest
 from gateway.requests.upstream import upstream_body
 from gateway.services import Services
@@ -341,13 +342,15 @@ def _request(exchange: Exchange, order: Order, member: Member, patience: float) 
     exchange.effort = adapted.effort
     if adapted.note:
         exchange.notes.append(f"{replica.name}: {adapted.note}")
+    thinks = member.pool.thinking is Thinking.DEEPSEEK
+    fields = shorten(adapted.fields, request, tenant.answers, replica.flavour, thinks=thinks)
     body = upstream_body(
         request,
         replica.upstream_model,
         max_output_tokens=decision.max_output_tokens,
         cache_salt=tenant.name if salted else None,
         running_usage=is_vllm,
-        adapted=adapted.fields,
+        adapted=fields,
     )
     return InferenceRequest(request.path, body, request.stream, order.headers, patience)
 

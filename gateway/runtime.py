@@ -102,7 +102,7 @@ def _plan(config: Config, settings: Settings) -> _Plan:
         classifier=Classifier.load(),
         pools=config.pools(settings.secrets, urls),
         engines=_engine_specs(placed, settings),
-        ledger_url=_ledger_url(config, settings),
+        ledger_url=ledger_url(config, settings),
         redis_url=redis_url,
         valkey=valkey,
     )
@@ -157,7 +157,8 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
     return create_app(services, Health(fleet, ledger, redis))
 
 
-def _ledger_url(config: Config, settings: Settings) -> str:
+def ledger_url(config: Config, settings: Settings) -> str:
+    """Return where records are kept; the state folder is made for those that are there."""
     if config.ledger is not None:
         return config.ledger.resolve("ledger", settings.secrets)
     settings.state_dir.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from policies.errors import TenantFileInvalid
-from policies.types import FLASH, STANDARD, ContextRule, Key, Mode, Routing, Tenant
+from policies.types import FLASH, STANDARD, Answers, ContextRule, Key, LabelRule, Mode, Routing, Tenant
 from policies.validation import describe, unknown_name
 from policies.yaml_file import YamlInvalid, read_yaml
 
@@ -71,10 +71,23 @@ class ContextSection(_Section):
     on_overflow: Literal["standard", "truncate", "reject"] = "standard"
 
 
+class LabelSection(_Section):
+    """A prompt that only sorts: the answer is one of some labels, and nothing else."""
+
+    system: str = Field(min_length=8, description="How its system prompt begins.")
+    choose: Words = Field(min_length=2, description="The labels.")
+
+
 class OutputSection(_Section):
     """Caps on the answer."""
 
     max_tokens: int | None = Field(default=None, gt=0)
+    stop: Words = Field(
+        default_factory=list[str], max_length=4, description="Ends an answer, where a request has no `stop`."
+    )
+    labels: list[LabelSection] = Field(
+        default_factory=list[LabelSection], description="Prompts that are answered by a label alone."
+    )
 
 
 class CacheSection(_Section):
@@ -124,6 +137,10 @@ class TenantFile(_Section):
             ),
             context=ContextRule(self.context.max_input_tokens, self.context.on_overflow),
             max_output_tokens=self.output.max_tokens,
+            answers=Answers(
+                tuple(self.output.stop),
+                tuple(LabelRule(rule.system, tuple(rule.choose)) for rule in self.output.labels),
+            ),
             shared_cache=self.cache.isolation == "shared",
         )
 

@@ -81,6 +81,32 @@ class ContextRule:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelRule:
+    """A prompt that only sorts: its answers are labels.
+
+    Attributes:
+        system: How its system prompt begins.
+        choose: The labels, one of which is the whole answer.
+    """
+
+    system: str
+    choose: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """How a tenant's answers are kept short, where a request does not say otherwise.
+
+    Attributes:
+        stop: Texts at which an answer ends.
+        labels: Prompts that are answered by a label; the first that fits counts.
+    """
+
+    stop: tuple[str, ...] = ()
+    labels: tuple[LabelRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Key:
     """An API key, known by its hash only."""
 
@@ -100,6 +126,7 @@ class Tenant:
         routing: How `auto` is decided.
         context: The rule for long inputs.
         max_output_tokens: Cap on `max_tokens`; None for none.
+        answers: How they are kept short.
         shared_cache: True when it shares cached prefixes with other tenants that agree to.
     """
 
@@ -110,6 +137,7 @@ class Tenant:
     routing: Routing = field(default_factory=Routing)
     context: ContextRule = field(default_factory=ContextRule)
     max_output_tokens: int | None = None
+    answers: Answers = field(default_factory=Answers)
     shared_cache: bool = False
 
     def may_use(self, model: str) -> bool:

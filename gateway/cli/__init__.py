@@ -2,7 +2,7 @@
 
 import typer
 
-from gateway.cli import classifier, config, engine, keys, models, serve
+from gateway.cli import classifier, config, engine, keys, models, prompts, serve
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -13,6 +13,7 @@ app = typer.Typer(
 app.command()(serve.up)
 app.command(name="serve")(serve.serve)
 app.command(name="engine")(engine.engine)
+app.command(name="prompts")(prompts.prompts)
 app.add_typer(models.app, name="models")
 app.add_typer(keys.app, name="keys")
 app.add_typer(config.app, name="config")
