@@ -44,11 +44,10 @@ def prompts(
 
 def _table(found: list[PromptCost]) -> Table:
     columns = ("requests", "head", "cached", "answer", "head USD", "answers USD")
-    table = Table(
-        "tenant", "key", "model", "task", *(Column(name, justify="right") for name in columns), "advice"
-    )
+    numbers = [Column(name, justify="right") for name in columns]
+    table = Table("tenant", "key", "model", "task", *numbers, "advice")
     for each in found:
-        numbers = (
+        values = (
             f"{each.requests:,}",
             f"{each.head:,}",
             f"{each.cached:.0%}",
@@ -56,5 +55,5 @@ def _table(found: list[PromptCost]) -> Table:
             f"{each.head_usd:.4f}",
             f"{each.answers_usd:.4f}",
         )
-        table.add_row(each.tenant, each.key_name, each.model, each.task[:12], *numbers, WORDS[each.advice])
+        table.add_row(each.tenant, each.key_name, each.model, each.task[:12], *values, WORDS[each.advice])
     return table

@@ -59,12 +59,8 @@ async def test_an_answer_ends_where_the_tenant_says(start_gateway: StartGateway,
 
 
 @pytest.mark.parametrize(
-    "output",
-    [
-        {"labels": [{"system": "short", "choose": LABELS}]},
-        {"labels": [{"system": SYSTEM, "choose": ["one"]}]},
-    ],
+    "rule", [{"system": "short", "choose": LABELS}, {"system": SYSTEM, "choose": ["the only one"]}]
 )
-def test_a_rule_that_cannot_be_meant_is_refused(output: dict[str, Any]):
+def test_a_rule_that_cannot_be_meant_is_refused(rule: dict[str, Any]):
     with pytest.raises(ValidationError):
-        TenantFile.model_validate({"tenant": "acme", "output": output})
+        TenantFile.model_validate({"tenant": "acme", "output": {"labels": [rule]}})
