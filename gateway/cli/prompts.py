@@ -1,6 +1,5 @@
 """`flashlane prompts`: which system prompts cost more than they give."""
 
-import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -35,7 +34,7 @@ def prompts(
         config, settings = load_config(config_file), Settings.from_env()
         since = SystemClock().now() - timedelta(days=days)
         url = ledger_url(config, settings)
-        found = asyncio.run(prompt_costs(url, config.prices(), int(since.timestamp() * 1000)))
+        found = prompt_costs(url, config.prices(), int(since.timestamp() * 1000))
         if as_json:
             print(msgspec.json.encode(found).decode())
         else:
