@@ -219,11 +219,12 @@ class _Route:
         decision, desk = self._order.decision, self._services.desk
         for model in (decision.model, *decision.fallbacks):
             conversation = _conversation(self._order) if model in desk.speculations else None
-            choice = desk.choose(model, self._work(conversation))
+            choice = desk.only(model) or desk.choose(model, self._work(conversation))
             before = len(self._tried)
             for pools in choice.order:
-                async for member in self._members(model, pools, stays=choice.reason == "home"):
-                    yield _Step(model, choice.reason, conversation), member
+                async with aclosing(self._members(model, pools, stays=choice.reason == "home")) as members:
+                    async for member in members:
+                        yield _Step(model, choice.reason, conversation), member
             if len(self._tried) == before:
                 self._exchange.notes.append(str(self.full or self._services.fleet.nobody(model)))
 

@@ -39,6 +39,11 @@ class PoolDesk:
         self._monotonic = monotonic
         self.homes = Homes()
         self._speculations: dict[str, Speculation] = {}
+        self._only = {
+            model: PoolChoice((tuple(pool.name for pool in pools),), "only")
+            for model, pools in fleet.pools.items()
+            if len(pools) == 1
+        }
         for model, pools in fleet.pools.items():
             latency = next((pool for pool in pools if pool.role == "latency"), None)
             if latency is not None and len(pools) > 1:
@@ -53,6 +58,10 @@ class PoolDesk:
         """Tell whether too few drafts of a model are accepted for chats to go to its latency pool."""
         speculation = self._speculations.get(model)
         return speculation is not None and speculation.rejected(self._monotonic())
+
+    def only(self, model: str) -> PoolChoice | None:
+        """Return the choice for a model with one pool, for which no request need be looked at."""
+        return self._only.get(model)
 
     def choose(self, model: str, work: Work) -> PoolChoice:
         """Return the pools of a model that a request is for, in order; see `choose_pool`."""
