@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from backends.errors import BackendError, BackendOverloaded, BackendUnavailable
-from backends.health import Health
+from backends.health import FAILURES, Health
 from backends.openai_server import OpenAIServer
 from backends.protocol import Answer, Backend
 from backends.provider import Provider
@@ -24,6 +24,8 @@ class Member:
         pool: Its pool.
         in_flight: Requests on it now; changed by `open` and `close` alone.
         health: Whether it should get requests.
+        cold_until: Monotonic seconds until when others get requests first: it has come back, and what its
+            requests begin with is being computed.
     """
 
     replica: Replica
@@ -31,6 +33,7 @@ class Member:
     backend: Backend
     in_flight: int = 0
     health: Health = field(default_factory=Health)
+    cold_until: float = float("-inf")
 
     async def open(self, request: InferenceRequest) -> Answer:
         """Start `request` and count it until its answer is handed to `close`; see `Backend.open`."""
@@ -47,6 +50,10 @@ class Member:
             await answer.aclose()
         finally:
             self.in_flight -= 1
+
+
+def _nobody_listens(_member: Member) -> None:
+    pass
 
 
 def make_backend(replica: Replica, timeouts: Timeouts) -> Backend:
@@ -70,6 +77,8 @@ class Fleet:
     ) -> None:
         """Make a backend for every replica; nothing is connected yet."""
         self._monotonic = monotonic
+        self.returned: Callable[[Member], None] = _nobody_listens
+        """Told of a replica that takes requests again, before it gets the first."""
         self._members = {
             model: [
                 Member(replica, pool, make(replica, pool.timeouts))
@@ -82,20 +91,22 @@ class Fleet:
     def place(self, model: str, tried: Sequence[Member] = ()) -> Member | None:
         """Choose the replica of `model` with the fewest requests for its share; of equals one that is well.
 
-        One that has just come gets a growing share; one that is out, busy, or in `tried`, is not chosen.
+        One that has just come gets a growing share, and, while its prefixes are computed, only what no other
+        can take; one that is out, busy, or in `tried`, is not chosen.
 
         Returns:
             None when there is none to choose.
         """
         now = self._monotonic()
         chosen: Member | None = None
-        least = float("inf"), 0
+        least = True, float("inf"), 0
         for member in self._members[model]:
             if member in tried or not member.health.takes_requests(now):
                 continue
             load = (member.in_flight + 1) / member.health.share(now), member.health.failures
-            if load < least:
-                chosen, least = member, load
+            rank = now < member.cold_until, *load
+            if rank < least:
+                chosen, least = member, rank
         return chosen
 
     def nobody(self, model: str) -> BackendError:
@@ -151,8 +162,11 @@ class Fleet:
         states = await asyncio.gather(*(member.backend.is_ready() for _, member in pairs))
         found: dict[str, dict[str, bool]] = {model: {} for model in self._members}
         for (model, member), ready in zip(pairs, states, strict=True):
+            was_out = member.health.probes_missed >= FAILURES
             if ready is not None or count_silence:
                 member.health.was_probed(self._monotonic(), ready=ready, since=since)
+            if was_out and ready:
+                self.returned(member)
             found[model][member.replica.name] = bool(ready)
         return found
 

@@ -57,7 +57,20 @@ class ServerSection(_Section):
     port: int = Field(default=8080, ge=0, le=65535, description="0 takes any free port.")
     workers: Literal[1] = Field(default=1, description="Run more processes to use more cores.")
     admin_key_env: Variable = "FLASHLANE_ADMIN_KEY"
+    cache_salt_env: Variable | None = Field(
+        default=None,
+        description="Names the variable with the secret that tenants' cache salts are made of, the same for "
+        "all gateways over the same engines. Left out: one that is made and kept in the state folder.",
+    )
     max_body_bytes: int = Field(default=32 * MIB, gt=0)
+
+    def salt_secret(self, secrets: Mapping[str, str]) -> str:
+        """Return the secret of the variable `cache_salt_env`; "" where none is named.
+
+        Raises:
+            ConfigInvalid: The variable is not set.
+        """
+        return _secret("server.cache_salt_env", self.cache_salt_env, secrets) or ""
 
 
 class _Address(_Section):

@@ -218,7 +218,7 @@ async def _ask(services: Services, exchange: Exchange, order: Order, member: Mem
     request, since = order.request, services.clock.monotonic()
     timeouts = member.pool.timeouts
     patience = timeouts.first_token if request.stream else timeouts.for_plain()
-    answer = await member.open(_request(exchange, order, member, patience))
+    answer = await member.open(_request(services, exchange, order, member, patience))
     asked = _Asked(member, answer, since)
     try:
         if request.stream and answer.content_type.startswith(EVENT_STREAM):
@@ -236,10 +236,11 @@ async def _ask(services: Services, exchange: Exchange, order: Order, member: Mem
         raise
 
 
-def _request(exchange: Exchange, order: Order, member: Member, patience: float) -> InferenceRequest:
+def _request(
+    services: Services, exchange: Exchange, order: Order, member: Member, patience: float
+) -> InferenceRequest:
     request, decision, tenant, replica = order.request, order.decision, order.caller.tenant, member.replica
     is_vllm = replica.flavour is EngineFlavour.VLLM
-    salted = is_vllm and not tenant.shared_cache
     adapted = adapt(request.fields, decision.effort, replica, member.pool.thinking)
     exchange.effort = adapted.effort
     if adapted.note:
@@ -248,7 +249,7 @@ def _request(exchange: Exchange, order: Order, member: Member, patience: float) 
         request,
         replica.upstream_model,
         max_output_tokens=decision.max_output_tokens,
-        cache_salt=tenant.name if salted else None,
+        cache_salt=services.salts.of(tenant, replica),
         running_usage=is_vllm,
         adapted=adapted.fields,
     )

@@ -281,6 +281,9 @@ async def _settle(
     prices = services.prices.get(exchange.model, Prices())
     record = exchange.record(status, http_status, error, prices)
     services.telemetry.settled(record)
+    if status == "ok" and exchange.member is not None and exchange.request is not None:
+        usage = exchange.final_usage()
+        services.prefixes.answered(exchange.caller.tenant, exchange.member, exchange.request, usage)
     writing = services.ledger.record(record)
     if wait:
         with contextlib.suppress(

@@ -26,7 +26,11 @@ from gateway.config import Config, EmbeddedEngine
 from gateway.errors import StartFailed
 from gateway.health import Health
 from gateway.ledger import Ledger
+from gateway.prefixes.metrics import PrefixMetrics
+from gateway.prefixes.shared import SharedPrefixes
+from gateway.prefixes.warming import Prefixes
 from gateway.rankers import Rankers
+from gateway.salts import Salts, kept_secret
 from gateway.services import Services
 from gateway.settings import Settings
 from gateway.telemetry import Telemetry
@@ -55,6 +59,16 @@ def versions_folder(config: Config, settings: Settings) -> Path:
 def embedded_url_file(settings: Settings) -> Path:
     """Return where the URL of the embedded Valkey stands while a gateway runs."""
     return settings.state_dir / "valkey" / "url"
+
+
+def cache_salts(config: Config, settings: Settings) -> Salts:
+    """Return what keeps the cached prefixes of tenants apart.
+
+    Raises:
+        ConfigInvalid: The variable that is to hold the secret is not set.
+    """
+    stated = config.server.salt_secret(settings.secrets)
+    return Salts(stated.encode() if stated else kept_secret(settings.state_dir / "cache-salt.key"))
 
 
 def known_names(config: Config) -> KnownNames:
@@ -91,6 +105,7 @@ class _Plan:
     ledger_url: str
     redis_url: str
     valkey: ProcessSpec | None
+    salts: Salts
 
 
 def _plan(config: Config, settings: Settings) -> _Plan:
@@ -115,6 +130,7 @@ def _plan(config: Config, settings: Settings) -> _Plan:
         ledger_url=_ledger_url(config, settings),
         redis_url=redis_url,
         valkey=valkey,
+        salts=cache_salts(config, settings),
     )
 
 
@@ -138,12 +154,24 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
     for tenant in plan.tenants.names():
         scores.begin(tenant, plan.rankers.kind(tenant))
     telemetry.watch(fleet)
+    prefixes = Prefixes(
+        fleet,
+        plan.tenants,
+        SharedPrefixes(redis),
+        salts=plan.salts,
+        models=config.facts(),
+        clock=clock,
+        pinned=frozenset(name for name, model in config.models.items() if model.gsm is not None),
+    )
+    telemetry.watch_prefixes(PrefixMetrics(prefixes))
     services = Services(
         clock=clock,
         tenants=plan.tenants,
         rankers=plan.rankers,
         scores=scores,
         fleet=fleet,
+        salts=plan.salts,
+        prefixes=prefixes,
         ledger=ledger,
         telemetry=telemetry,
         models=config.facts(),
@@ -153,6 +181,7 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
     jobs: dict[str, Callable[[], Awaitable[None]]] = {
         "reload tenants": plan.tenants.keep_reloading,
         "probe replicas": fleet.keep_probing,
+        "keep prefixes": prefixes.keep_warm,
         "exchange scores": lambda: scores.keep_exchanging(redis, plan.tenants),
         "refresh rankers": lambda: plan.rankers.keep_fresh(
             redis, plan.tenants, began=scores.begin, failed=telemetry.gains_not_read
@@ -160,6 +189,7 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
     }
     await _warn_of_absent(fleet)
     await _start_jobs(stack, jobs)
+    await prefixes.until_ready()
     return create_app(services, Health(fleet, ledger, redis))
 
 

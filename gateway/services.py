@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from backends.fleet import Fleet
 from gateway.clock import Clock
 from gateway.ledger import Ledger
+from gateway.prefixes.warming import Prefixes
 from gateway.rankers import Rankers
+from gateway.salts import Salts
 from gateway.telemetry import Telemetry
 from policies.recent_scores import RecentScores
 from policies.tenants import TenantBook
@@ -28,6 +30,8 @@ class Services:
     rankers: Rankers
     scores: RecentScores
     fleet: Fleet
+    salts: Salts
+    prefixes: Prefixes
     ledger: Ledger
     telemetry: Telemetry
     models: ModelTable

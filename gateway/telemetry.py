@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.registry import Collector
 
 from backends.fleet import Fleet
 from gateway.records import RequestRecord
@@ -110,6 +111,10 @@ class Telemetry:
         for model, member in fleet.members():
             child = gauge.labels(model, member.pool.name, member.replica.name)
             child.set_function(lambda member=member: float(member.in_flight))
+
+    def watch_prefixes(self, prefixes: Collector) -> None:
+        """Show how tenants' prefixes stand."""
+        self._registry.register(prefixes)
 
     def settled(self, record: RequestRecord) -> None:
         """Count one request whose tenant is known.

@@ -2,12 +2,24 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+import msgspec
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from policies.errors import TenantFileInvalid
-from policies.types import FLASH, STANDARD, TASK_PARTS, ContextRule, Key, Mode, Routing, TaskPart, Tenant
+from policies.types import (
+    FLASH,
+    STANDARD,
+    TASK_PARTS,
+    ContextRule,
+    Key,
+    Mode,
+    Prefix,
+    Routing,
+    TaskPart,
+    Tenant,
+)
 from policies.validation import describe, unknown_name
 from policies.yaml_file import YamlInvalid, read_yaml
 
@@ -91,11 +103,47 @@ class CacheSection(_Section):
     isolation: Literal["tenant", "shared"] = "tenant"
 
 
+MAX_PREFIXES = 32
+"""Prefixes of a tenant: each of them takes room in every engine's KV cache."""
+
+
+def _with_roles(messages: list[dict[str, object]]) -> list[dict[str, object]]:
+    for index, message in enumerate(messages):
+        if not isinstance(message.get("role"), str):
+            raise ValueError(f"message {index} has no role")  # noqa: TRY004 - Pydantic takes no other
+        if not isinstance(message.get("content"), str | list | None):
+            raise ValueError(f"message {index}: its content is no text and no list")  # noqa: TRY004
+    return messages
+
+
 class PrefixSection(_Section):
-    """A prompt to compute before it is needed."""
+    """A prompt to compute before it is needed: what requests begin with, as they send it."""
 
     name: Name
-    messages: list[dict[str, object]] = Field(min_length=1)
+    messages: Annotated[list[dict[str, object]], AfterValidator(_with_roles)] = Field(
+        min_length=1, description="System prompt and examples, without the user's own turn."
+    )
+    tools: list[dict[str, object]] | None = Field(
+        default=None, min_length=1, description="Those of the requests: they stand in the prompt, too."
+    )
+    models: Words | None = Field(
+        default=None, min_length=1, description="Left out: every model that the tenant may use."
+    )
+    reasoning_effort: str | None = Field(
+        default=None,
+        min_length=1,
+        description="As the requests have it; some templates write it at the head.",
+    )
+    chat_template_kwargs: dict[str, object] | None = Field(
+        default=None, min_length=1, description="As the requests have them."
+    )
+
+    def to_prefix(self) -> Prefix:
+        """Return the value that the rest of the program works with."""
+        fields = self.model_dump(exclude={"name", "models"}, exclude_none=True)
+        fields["messages"] = self.messages  # a content of null is part of a message
+        models = None if self.models is None else frozenset(self.models)
+        return Prefix(self.name, msgspec.json.encode(fields), models)
 
 
 class TenantFile(_Section):
@@ -111,7 +159,15 @@ class TenantFile(_Section):
     context: ContextSection = Field(default_factory=ContextSection)
     output: OutputSection = Field(default_factory=OutputSection)
     cache: CacheSection = Field(default_factory=CacheSection)
-    prefixes: list[PrefixSection] = Field(default_factory=list[PrefixSection])
+    prefixes: list[PrefixSection] = Field(default_factory=list[PrefixSection], max_length=MAX_PREFIXES)
+
+    @model_validator(mode="after")
+    def _prefixes_differ(self) -> Self:
+        names = [prefix.name for prefix in self.prefixes]
+        double = sorted({name for name in names if names.count(name) > 1})
+        if double:
+            raise ValueError(f"two prefixes are called {double[0]!r}; give each its own name")
+        return self
 
     def to_tenant(self) -> Tenant:
         """Return the value that the rest of the program works with."""
@@ -135,6 +191,7 @@ class TenantFile(_Section):
             context=ContextRule(self.context.max_input_tokens, self.context.on_overflow),
             max_output_tokens=self.output.max_tokens,
             shared_cache=self.cache.isolation == "shared",
+            prefixes=tuple(prefix.to_prefix() for prefix in self.prefixes),
         )
 
     def not_enforced(self) -> list[str]:
@@ -143,7 +200,6 @@ class TenantFile(_Section):
             "priority": "priority" in self.model_fields_set,
             "limits": self.limits is not None,
             "budget": self.budget is not None,
-            "prefixes": bool(self.prefixes),
             "routing.sticky": self.routing.sticky != "none",
         }
         return [key for key, present in named.items() if present]
@@ -174,6 +230,7 @@ class KnownNames:
             ("routing.fallback", file.routing.fallback, self.models),
             ("routing.standard_domains", file.routing.standard_domains, self.domains),
             ("routing.tokenizer", filter(None, [file.routing.tokenizer]), self.tokenizers),
+            *((f"prefixes.{p.name}.models", p.models or (), self.models) for p in file.prefixes),
         ):
             for name in names:
                 if name not in known:

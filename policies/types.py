@@ -99,6 +99,22 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
+class Prefix:
+    """What a tenant's requests begin with, to be computed before the first of them comes.
+
+    Attributes:
+        name: Unique within its tenant.
+        fields: JSON of the fields of a chat request that begins so: `messages`, and whatever else its chat
+            template reads (`tools`, `reasoning_effort`, `chat_template_kwargs`).
+        models: Where it is computed; None means all that the tenant may use.
+    """
+
+    name: str
+    fields: bytes
+    models: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Tenant:
     """One customer of the gateway.
 
@@ -111,6 +127,7 @@ class Tenant:
         context: The rule for long inputs.
         max_output_tokens: Cap on `max_tokens`; None for none.
         shared_cache: True when it shares cached prefixes with other tenants that agree to.
+        prefixes: Prompts to compute before they are needed.
     """
 
     name: str
@@ -121,6 +138,7 @@ class Tenant:
     context: ContextRule = field(default_factory=ContextRule)
     max_output_tokens: int | None = None
     shared_cache: bool = False
+    prefixes: tuple[Prefix, ...] = ()
 
     def may_use(self, model: str) -> bool:
         """Tell whether the tenant may be served by `model`."""

@@ -2,7 +2,7 @@
 
 import typer
 
-from gateway.cli import classifier, config, keys, models, serve
+from gateway.cli import classifier, config, keys, models, prefix, serve
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -16,3 +16,4 @@ app.add_typer(models.app, name="models")
 app.add_typer(keys.app, name="keys")
 app.add_typer(config.app, name="config")
 app.add_typer(classifier.app, name="classifier")
+app.add_typer(prefix.app, name="prefix")

@@ -1,0 +1,300 @@
+"""`flashlane prefix`: register prefixes, see how they stand on every replica, compute them now."""
+
+import asyncio
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from redis.exceptions import RedisError
+from rich.console import Console
+from rich.table import Table
+
+from backends.types import EngineFlavour
+from gateway.cli.classifier_output import JsonOption, print_json, progress_line
+from gateway.cli.console import errors_end_the_command
+from gateway.cli.serve import DEFAULTS
+from gateway.config import Config, load_config
+from gateway.errors import ConfigInvalid, SharedStateAway
+from gateway.prefixes.shared import Ask, Row, SharedPrefixes
+from gateway.runtime import embedded_url_file, tenants_folder
+from gateway.settings import Settings
+from policies.errors import TenantFileInvalid
+from policies.prefix_files import add_prefix, volatile_in, volatile_prefixes
+from policies.redis_client import connect
+from policies.tenant_file import PrefixSection
+from policies.tenants import files_of
+
+app = typer.Typer(
+    no_args_is_help=True, help="Prompts that are computed before they are needed; a running gateway notices."
+)
+
+TAKEN_UP_SECONDS = 15.0
+"""For which `warm` waits for a gateway to take it up."""
+
+WARM_SECONDS = 300.0
+"""For which it then waits for all replicas."""
+
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", "-c", help="The flashlane.yaml of the gateway; else the local one.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a gateway keeps what a command needs."""
+
+    config: Config
+    settings: Settings
+
+    @classmethod
+    def of(cls, config_file: Path | None) -> "Place":
+        """Read the configuration."""
+        return cls(load_config(config_file or DEFAULTS / "flashlane.yaml"), Settings.from_env())
+
+    @property
+    def tenants(self) -> Path:
+        """Folder of the tenants' files."""
+        return tenants_folder(self.config, self.settings)
+
+    def redis_url(self) -> str:
+        """Return where the gateway keeps its state.
+
+        Raises:
+            SharedStateAway: In an embedded Valkey, and no gateway has run here.
+        """
+        if self.config.redis is not None:
+            return self.config.redis.resolve("redis", self.settings.secrets)
+        file = embedded_url_file(self.settings)
+        try:
+            return file.read_text("utf-8")
+        except OSError as error:
+            raise SharedStateAway(
+                "How prefixes stand is known by a running gateway, and none has run here: no file "
+                f"{file}. Start it, or name its configuration with --config."
+            ) from error
+
+
+@app.command()
+def add(  # noqa: PLR0917 - Typer hands them over by name
+    tenant: Annotated[str, typer.Option(help="Whose requests begin so.")],
+    name: Annotated[str, typer.Option(help="What the prefix is called.")],
+    system: Annotated[
+        Path | None, typer.Option(help="File with the text of the system prompt, as requests send it.")
+    ] = None,
+    messages: Annotated[
+        Path | None, typer.Option(help="JSON file with all messages that requests begin with.")
+    ] = None,
+    tools: Annotated[Path | None, typer.Option(help="JSON file with the tools of the requests.")] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="Where it is computed; else for all models of the tenant.")
+    ] = None,
+    config_file: ConfigOption = None,
+    *,
+    replace: Annotated[bool, typer.Option(help="Take the place of the prefix of this name.")] = False,
+) -> None:
+    """Register a prefix in the tenant's file; it is computed on every replica within seconds."""
+    with errors_end_the_command():
+        if (system is None) == (messages is None):
+            raise ConfigInvalid("Give exactly one of --system and --messages.")
+        turns = _json(messages) if messages else [{"role": "system", "content": _text(system)}]
+        prefix: dict[str, Any] = {"name": name, "messages": turns}
+        prefix |= {"tools": _json(tools)} if tools else {}
+        prefix |= {"models": list(model)} if model else {}
+        place = Place.of(config_file)
+        for unknown in sorted(set(model or ()) - place.config.models.keys()):
+            raise ConfigInvalid(f"--model: there is no model {unknown!r} in the configuration.")
+        was_there = add_prefix(place.tenants, tenant, prefix, replace=replace)
+        volatile = volatile_in(PrefixSection.model_validate(prefix))
+    print(f"prefix {name!r} of tenant {tenant!r} is {'replaced' if was_there else 'registered'}")
+    if volatile is not None:
+        typer.echo(f"warning: {volatile}", err=True)
+
+
+@app.command("list")
+def list_prefixes(config_file: ConfigOption = None, *, as_json: JsonOption = False) -> None:
+    """Show how every prefix stands on every replica: there or not, hits, and what it gains."""
+    with errors_end_the_command():
+        place = Place.of(config_file)
+        files = [file for _, file in files_of(place.tenants)] if place.tenants.is_dir() else []
+        registered = {(file.tenant, prefix.name) for file in files for prefix in file.prefixes}
+        rows = asyncio.run(_read(place.redis_url())) if registered else []
+        rows = [row for row in rows if (row.residency.tenant, row.residency.prefix) in registered]
+        seen = {(row.residency.tenant, row.residency.prefix) for row in rows}
+        report = {
+            "prefixes": [_as_json(row) for row in rows],
+            "unseen": [{"tenant": tenant, "prefix": name} for tenant, name in sorted(registered - seen)],
+            "volatile": [
+                {"tenant": file.tenant, "prefix": name, **_place_of(found)}
+                for file in files
+                for name, found in volatile_prefixes(file)
+            ],
+            "left_out": _left_out(place.config),
+        }
+        volatile = [
+            f"{file.tenant}/{name}: {found}" for file in files for name, found in volatile_prefixes(file)
+        ]
+    if as_json:
+        print_json(report)
+        return
+    _show(rows)
+    for tenant, name in sorted(registered - seen):
+        print(f"{tenant}/{name}: no gateway has computed it yet")
+    for line in volatile:
+        print(line)
+    for replica in report["left_out"]:
+        print(f"{replica}: nothing is computed there; say what runs there (engine: vllm, sglang, llama.cpp)")
+
+
+@app.command()
+def warm(
+    tenant: Annotated[str, typer.Option(help="Only those of this tenant.")] = "",
+    name: Annotated[str, typer.Option(help="Only those of this name.")] = "",
+    config_file: ConfigOption = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Have the running gateways look at every replica now, and compute what is not there."""
+    with errors_end_the_command(), progress_line() as report:
+        place = Place.of(config_file)
+        wish = Ask(secrets.token_hex(8), tenant, name)
+        report("waiting for a gateway")
+        wanted = _registered(place, tenant, name)
+        rows = asyncio.run(_warm(place.redis_url(), wish, wanted))
+    if as_json:
+        print_json([_as_json(row) for row in rows])
+    else:
+        _show(rows)
+    if not all(row.residency.resident for row in rows):
+        raise typer.Exit(1)
+
+
+def _registered(place: Place, tenant: str, name: str) -> set[tuple[str, str]]:
+    """Return the registered prefixes that are asked for.
+
+    Raises:
+        TenantFileInvalid: There is none.
+    """
+    files = [file for _, file in files_of(place.tenants)] if place.tenants.is_dir() else []
+    found = {
+        (file.tenant, prefix.name)
+        for file in files
+        for prefix in file.prefixes
+        if tenant in {"", file.tenant} and name in {"", prefix.name}
+    }
+    if not found:
+        raise TenantFileInvalid(
+            f"{place.tenants}: no such prefix is registered; add one: flashlane prefix add."
+        )
+    return found
+
+
+async def _read(url: str) -> list[Row]:
+    async with connect(url) as redis:
+        try:
+            return await SharedPrefixes(redis).read_all()
+        except (RedisError, OSError) as error:
+            raise SharedStateAway(f"Redis cannot be reached: {error or type(error).__name__}.") from error
+
+
+async def _warm(url: str, wish: Ask, wanted: set[tuple[str, str]]) -> list[Row]:
+    """Leave a wish, and wait until every replica that is known has followed it.
+
+    Raises:
+        SharedStateAway: No gateway took it up, or Redis is away.
+    """
+    async with connect(url) as redis:
+        shared = SharedPrefixes(redis)
+        try:
+            await shared.ask(wish)
+            since = asyncio.get_running_loop().time()
+            while True:
+                await asyncio.sleep(0.2)
+                rows = [
+                    row
+                    for row in await shared.read_all()
+                    if (row.residency.tenant, row.residency.prefix) in wanted
+                ]
+                done = [row for row in rows if row.residency.asked == wish.id]
+                waited = asyncio.get_running_loop().time() - since
+                if done and len(done) == len(rows) and waited > 1.0:
+                    return rows
+                if not done and waited > TAKEN_UP_SECONDS + WARM_SECONDS * bool(rows):
+                    raise SharedStateAway("No gateway took it up: none runs over this Redis.")
+                if waited > WARM_SECONDS:
+                    return rows
+        except (RedisError, OSError) as error:
+            raise SharedStateAway(f"Redis cannot be reached: {error or type(error).__name__}.") from error
+
+
+def _left_out(config: Config) -> list[str]:
+    """Name the replicas on which nothing is computed, as nobody says what runs there."""
+    return [
+        f"{name}/{pool.name}/{index}"
+        for name, model in config.models.items()
+        for pool in model.pools
+        for index, replica in enumerate(pool.replicas)
+        if replica.url is not None and replica.engine in {None, EngineFlavour.GENERIC}
+    ]
+
+
+def _show(rows: Sequence[Row]) -> None:
+    table = Table(
+        "tenant",
+        "prefix",
+        "replica",
+        "there",
+        "tokens",
+        "hits",
+        "misses",
+        "gain (ms)",
+        "last",
+        "looked at",
+        "note",
+    )
+    for row in rows:
+        found = row.residency
+        gain = "-" if found.gain_seconds is None else f"{1000 * found.gain_seconds:.0f}"
+        at = datetime.fromtimestamp(found.checked_at, UTC).strftime("%m-%d %H:%M:%S")
+        table.add_row(
+            *(found.tenant, found.prefix, found.replica, "yes" if found.resident else "no"),
+            *(f"{found.cached} of {found.tokens}", str(row.hits), str(row.misses), gain),
+            *(f"{found.why} ({found.computed})", at, found.note),
+        )
+    Console().print(table)
+
+
+def _as_json(row: Row) -> Mapping[str, object]:
+    found = row.residency
+    gain = found.gain_seconds
+    plain: dict[str, object] = msgspec.to_builtins(found)
+    return plain | {
+        "resident": found.resident,
+        "hits": row.hits,
+        "misses": row.misses,
+        "gain_seconds": gain,
+        "gained_seconds": None if gain is None else gain * row.hits,
+    }
+
+
+def _place_of(found: object) -> Mapping[str, object]:
+    plain: dict[str, object] = msgspec.to_builtins(found)
+    return plain
+
+
+def _text(path: Path | None) -> str:
+    try:
+        return "" if path is None else path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigInvalid(f"{path}: cannot be read: {error}.") from error
+
+
+def _json(path: Path) -> Any:  # noqa: ANN401 - JSON; checked with the tenant's file
+    try:
+        return msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigInvalid(f"{path}: cannot be read: {error}.") from error
