@@ -15,7 +15,9 @@ BLOCK = 16
 def words_of(body: Mapping[str, Any]) -> list[str]:
     """Return a prompt as a chat template would write it: switches and tools at its head, then the turns."""
     head = [json.dumps(body.get(name)) for name in ("chat_template_kwargs", "reasoning_effort", "tools")]
-    turns = [f"<{m['role']}> {m.get('content') or ''} {json.dumps(m.get('tool_calls'))}" for m in body["messages"]]
+    turns = [
+        f"<{m['role']}> {m.get('content') or ''} {json.dumps(m.get('tool_calls'))}" for m in body["messages"]
+    ]
     return " ".join([*head, *turns, "<assistant>"]).split()
 
 

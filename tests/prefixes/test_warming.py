@@ -114,9 +114,7 @@ async def test_another_tenant_has_nothing_of_it(start_gateway: StartGateway):
         assert await cached(gateway) == prefix_words()
 
 
-async def test_tenants_that_both_share_their_cache_have_it_both(
-    start_gateway: StartGateway, tmp_path: Path
-):
+async def test_tenants_that_both_share_their_cache_have_it_both(start_gateway: StartGateway, tmp_path: Path):
     shared = {"cache": {"isolation": "shared"}}
     async with start_gateway(tenant={"prefixes": [PREFIX], **shared}) as gateway:
         write_tenant(tmp_path / "tenants", "umbrella", OTHER_KEY, shared)
@@ -126,9 +124,7 @@ async def test_tenants_that_both_share_their_cache_have_it_both(
         assert await cached(gateway, OTHER_KEY) == prefix_words()
 
 
-async def test_hits_are_counted_from_what_the_engine_says(
-    start_gateway: StartGateway, engine: CachingEngine
-):
+async def test_hits_are_counted_from_what_the_engine_says(start_gateway: StartGateway, engine: CachingEngine):
     async with start_gateway() as gateway:
         await cached(gateway)
         await ask(gateway, messages=[{"role": "system", "content": SYSTEM + "\n"}, QUESTION[1]])
@@ -182,9 +178,7 @@ async def test_a_replica_that_comes_back_gets_it_before_its_first_request(
         second.in_flight -= 50
         engine.gate.set()
         await until(lambda: entry(gateway).residency.why == "restart", "the prefix to be computed")
-        await until(
-            lambda: first.cold_until <= gateway.services.clock.monotonic(), "requests to come again"
-        )
+        await until(lambda: first.cold_until <= gateway.services.clock.monotonic(), "requests to come again")
         words = len(words_of({"messages": QUESTION}))
         assert engine.counts({"messages": QUESTION, "cache_salt": engine.bodies[-1]["cache_salt"]}) == (
             words,
