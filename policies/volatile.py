@@ -26,7 +26,7 @@ _KINDS: Mapping[str, re.Pattern[str]] = {
         r"\b(?:today(?:'s date)?|(?:the )?current (?:date|time|day|datetime|timestamp)(?: and time)?"
         r"|(?:the )?(?:date|time) (?:now|today))\s*(?:is\b|[:=])"
         r"|\b(?:it is now|as of now)\b"
-        r"|(?:今天|今日|现在|当前|目前|此刻)(?:的)?(?:日期|时间|时刻)?(?:和时间)?\s*(?:是|为|[::]|[::\uff1a])",
+        r"|(?:今天|今日|现在|当前|目前|此刻)(?:的)?(?:日期|时间|时刻)?(?:和时间)?\s*(?:是|为|[:\uff1a])",
         re.IGNORECASE,
     ),
     "a unix time": re.compile(r"(?<![\w.])1[6-9]\d{8}(?:\d{3}|\.\d+)?(?![\w])"),

@@ -127,7 +127,7 @@ class Prefixes:
         """Look for what is due for ever."""
         async with asyncio.TaskGroup() as group:
             while True:
-                self._plan()
+                self.plan()
                 await self._exchange()
                 for member in self._members():
                     self._begin(group, member)
@@ -135,7 +135,7 @@ class Prefixes:
 
     async def until_ready(self, seconds: float = BEFORE_TRAFFIC_SECONDS) -> None:
         """Wait until all replicas that can be asked have been, for so many seconds at most."""
-        self._plan()
+        self.plan()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while any(self._is_awaited(entry) for entry in self._entries.values()):
@@ -162,7 +162,7 @@ class Prefixes:
 
     # What there is to compute
 
-    def _plan(self) -> None:
+    def plan(self) -> None:
         """Take in what changed: tenants' files, replicas that came or went."""
         tenants, members = self._tenants.tenants(), [member for _, member in self._fleet.members()]
         if self._seen == (tenants, members):

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations
@@ -15,10 +15,17 @@ from pydantic import BaseModel, Field
 
 from backends.errors import BackendUnavailable
 from backends.fleet import Fleet
+from gateway.clock import SystemClock
 from gateway.config import load_config
 from gateway.errors import TABLE
+from gateway.prefixes.metrics import PrefixMetrics
+from gateway.prefixes.shared import SharedPrefixes
+from gateway.prefixes.warming import Prefixes
 from gateway.records import RequestRecord
+from gateway.salts import Salts
 from gateway.telemetry import Telemetry
+from policies.redis_client import connect
+from policies.types import Prefix, Tenant
 from policies.yaml_file import read_yaml
 
 ROOT = Path(__file__).parents[2]
@@ -90,6 +97,26 @@ def record() -> RequestRecord:
     )
 
 
+class OneTenant:
+    """One tenant with one prefix."""
+
+    def tenants(self) -> Sequence[Tenant]:
+        fields = b'{"messages": [{"role": "system", "content": "Be brief."}]}'
+        return [Tenant("acme", prefixes=(Prefix("support", fields),))]
+
+
+def computed_prefixes(fleet: Fleet) -> Prefixes:
+    """Return prefixes that are computed on all replicas."""
+    shared = SharedPrefixes(connect("redis://127.0.0.1:9/0"))
+    prefixes = Prefixes(fleet, OneTenant(), shared, salts=Salts(b"secret"), models={}, clock=SystemClock())
+    prefixes.plan()
+    for entry in prefixes.entries():
+        entry.residency.cached = entry.residency.expected = 512
+        entry.residency.cold_seconds, entry.residency.warm_seconds = 1.0, 0.1
+        entry.answered(512, 0.0)
+    return prefixes
+
+
 def gateway_metrics() -> dict[str, frozenset[str]]:
     """Return what the gateway exports once every metric was used."""
     pools = load_config(EXAMPLE).pools({"FLASHLANE_ENGINE_KEY": "secret"}, {})
@@ -101,6 +128,7 @@ def gateway_metrics() -> dict[str, frozenset[str]]:
     telemetry.ledger_failed()
     telemetry.classifier_failed()
     telemetry.gains_not_read()
+    telemetry.watch_prefixes(PrefixMetrics(computed_prefixes(Fleet(pools, monotonic=lambda: 0.0))))
     return {
         sample.name: frozenset(sample.labels) | FROM_PROMETHEUS
         for family in text_string_to_metric_families(asyncio.run(telemetry.render()).decode())
