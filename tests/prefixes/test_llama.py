@@ -1,4 +1,4 @@
-"""Prefixes on a real llama.cpp with SmolLM2, which keeps the prompts of its slots and those that left them."""
+"""Prefixes on a real llama.cpp with SmolLM2."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
