@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from redis.exceptions import RedisError
 from rich.console import Console
 from rich.table import Table
 
@@ -18,26 +17,33 @@ from backends.types import EngineFlavour
 from gateway.cli.classifier_output import JsonOption, print_json, progress_line
 from gateway.cli.console import errors_end_the_command
 from gateway.cli.serve import DEFAULTS
-from gateway.config import Config, load_config
+from gateway.config import Config, ReplicaSection, load_config
 from gateway.errors import ConfigInvalid, SharedStateAway
-from gateway.prefixes.shared import Ask, Row, SharedPrefixes
+from gateway.prefixes.entry import LONGEST_CHECK
+from gateway.prefixes.shared import AWAY, Ask, Row, SharedPrefixes
 from gateway.runtime import embedded_url_file, tenants_folder
 from gateway.settings import Settings
 from policies.errors import TenantFileInvalid
 from policies.prefix_files import add_prefix, volatile_in, volatile_prefixes
 from policies.redis_client import connect
-from policies.tenant_file import PrefixSection
+from policies.tenant_file import PrefixSection, TenantFile
 from policies.tenants import files_of
 
 app = typer.Typer(
     no_args_is_help=True, help="Prompts that are computed before they are needed; a running gateway notices."
 )
 
-TAKEN_UP_SECONDS = 15.0
+LOOK_SECONDS = 0.3
+"""Between two looks of `warm`."""
+
+TAKEN_UP_SECONDS = 10.0
 """For which `warm` waits for a gateway to take it up."""
 
-WARM_SECONDS = 300.0
+WARM_SECONDS = 150.0
 """For which it then waits for all replicas."""
+
+STALE_SECONDS = 2 * LONGEST_CHECK
+"""A replica that is not configured, and was not looked at for so long, was found once and has gone."""
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="The flashlane.yaml of the gateway; else the local one.")
@@ -60,6 +66,28 @@ class Place:
     def tenants(self) -> Path:
         """Folder of the tenants' files."""
         return tenants_folder(self.config, self.settings)
+
+    def files(self) -> list[TenantFile]:
+        """Return the tenants' files.
+
+        Raises:
+            TenantFileInvalid: One of them is wrong.
+        """
+        return [file for _, file in files_of(self.tenants)] if self.tenants.is_dir() else []
+
+    def replicas(self) -> dict[str, ReplicaSection]:
+        """Return the replicas that are configured, by name."""
+        return {
+            f"{name}/{pool.name}/{index}": replica
+            for name, model in self.config.models.items()
+            for pool in model.pools
+            for index, replica in enumerate(pool.replicas)
+        }
+
+    def left_out(self) -> list[str]:
+        """Name the replicas on which nothing is computed, as nobody says what runs there."""
+        unknown = {None, EngineFlavour.GENERIC}
+        return [name for name, r in self.replicas().items() if r.url is not None and r.engine in unknown]
 
     def redis_url(self) -> str:
         """Return where the gateway keeps its state.
@@ -120,33 +148,30 @@ def list_prefixes(config_file: ConfigOption = None, *, as_json: JsonOption = Fal
     """Show how every prefix stands on every replica: there or not, hits, and what it gains."""
     with errors_end_the_command():
         place = Place.of(config_file)
-        files = [file for _, file in files_of(place.tenants)] if place.tenants.is_dir() else []
+        files = place.files()
         registered = {(file.tenant, prefix.name) for file in files for prefix in file.prefixes}
-        rows = asyncio.run(_read(place.redis_url())) if registered else []
-        rows = [row for row in rows if (row.residency.tenant, row.residency.prefix) in registered]
-        seen = {(row.residency.tenant, row.residency.prefix) for row in rows}
-        report = {
-            "prefixes": [_as_json(row) for row in rows],
-            "unseen": [{"tenant": tenant, "prefix": name} for tenant, name in sorted(registered - seen)],
-            "volatile": [
-                {"tenant": file.tenant, "prefix": name, **_place_of(found)}
-                for file in files
-                for name, found in volatile_prefixes(file)
-            ],
-            "left_out": _left_out(place.config),
-        }
-        volatile = [
-            f"{file.tenant}/{name}: {found}" for file in files for name, found in volatile_prefixes(file)
-        ]
+        rows = asyncio.run(_read(place, registered)) if registered else []
+        unseen = sorted(registered - {(row.residency.tenant, row.residency.prefix) for row in rows})
+        volatile = [(file.tenant, name, found) for file in files for name, found in volatile_prefixes(file)]
+        left_out = place.left_out()
     if as_json:
-        print_json(report)
+        print_json(
+            {
+                "prefixes": [_as_json(row) for row in rows],
+                "unseen": [{"tenant": tenant, "prefix": name} for tenant, name in unseen],
+                "volatile": [
+                    {"tenant": tenant, "prefix": name, **_plain(found)} for tenant, name, found in volatile
+                ],
+                "left_out": left_out,
+            }
+        )
         return
     _show(rows)
-    for tenant, name in sorted(registered - seen):
+    for tenant, name in unseen:
         print(f"{tenant}/{name}: no gateway has computed it yet")
-    for line in volatile:
-        print(line)
-    for replica in report["left_out"]:
+    for tenant, name, found in volatile:
+        print(f"{tenant}/{name}: {found}")
+    for replica in left_out:
         print(f"{replica}: nothing is computed there; say what runs there (engine: vllm, sglang, llama.cpp)")
 
 
@@ -164,7 +189,7 @@ def warm(
         wish = Ask(secrets.token_hex(8), tenant, name)
         report("waiting for a gateway")
         wanted = _registered(place, tenant, name)
-        rows = asyncio.run(_warm(place.redis_url(), wish, wanted))
+        rows = asyncio.run(_warm(place, wish, wanted))
     if as_json:
         print_json([_as_json(row) for row in rows])
     else:
@@ -179,10 +204,9 @@ def _registered(place: Place, tenant: str, name: str) -> set[tuple[str, str]]:
     Raises:
         TenantFileInvalid: There is none.
     """
-    files = [file for _, file in files_of(place.tenants)] if place.tenants.is_dir() else []
     found = {
         (file.tenant, prefix.name)
-        for file in files
+        for file in place.files()
         for prefix in file.prefixes
         if tenant in {"", file.tenant} and name in {"", prefix.name}
     }
@@ -193,53 +217,56 @@ def _registered(place: Place, tenant: str, name: str) -> set[tuple[str, str]]:
     return found
 
 
-async def _read(url: str) -> list[Row]:
-    async with connect(url) as redis:
+async def _read(place: Place, wanted: set[tuple[str, str]]) -> list[Row]:
+    """Return how prefixes stand.
+
+    Raises:
+        SharedStateAway: Redis is away.
+    """
+    async with connect(place.redis_url()) as redis:
         try:
-            return await SharedPrefixes(redis).read_all()
-        except (RedisError, OSError) as error:
-            raise SharedStateAway(f"Redis cannot be reached: {error or type(error).__name__}.") from error
+            return await _current(SharedPrefixes(redis), place, wanted)
+        except AWAY as error:
+            raise _away(error) from error
 
 
-async def _warm(url: str, wish: Ask, wanted: set[tuple[str, str]]) -> list[Row]:
+async def _warm(place: Place, wish: Ask, wanted: set[tuple[str, str]]) -> list[Row]:
     """Leave a wish, and wait until every replica that is known has followed it.
 
     Raises:
         SharedStateAway: No gateway took it up, or Redis is away.
     """
-    async with connect(url) as redis:
-        shared = SharedPrefixes(redis)
+    now = asyncio.get_running_loop().time
+    async with connect(place.redis_url()) as redis:
+        shared, since = SharedPrefixes(redis), now()
         try:
             await shared.ask(wish)
-            since = asyncio.get_running_loop().time()
             while True:
-                await asyncio.sleep(0.2)
-                rows = [
-                    row
-                    for row in await shared.read_all()
-                    if (row.residency.tenant, row.residency.prefix) in wanted
-                ]
-                done = [row for row in rows if row.residency.asked == wish.id]
-                waited = asyncio.get_running_loop().time() - since
-                if done and len(done) == len(rows) and waited > 1.0:
+                await asyncio.sleep(LOOK_SECONDS)
+                rows = await _current(shared, place, wanted)
+                done = sum(row.residency.asked == wish.id for row in rows)
+                waited = now() - since
+                if done and (done == len(rows) or waited > WARM_SECONDS):
                     return rows
-                if not done and waited > TAKEN_UP_SECONDS + WARM_SECONDS * bool(rows):
+                if not done and waited > (WARM_SECONDS if rows else TAKEN_UP_SECONDS):
                     raise SharedStateAway("No gateway took it up: none runs over this Redis.")
-                if waited > WARM_SECONDS:
-                    return rows
-        except (RedisError, OSError) as error:
-            raise SharedStateAway(f"Redis cannot be reached: {error or type(error).__name__}.") from error
+        except AWAY as error:
+            raise _away(error) from error
 
 
-def _left_out(config: Config) -> list[str]:
-    """Name the replicas on which nothing is computed, as nobody says what runs there."""
+async def _current(shared: SharedPrefixes, place: Place, wanted: set[tuple[str, str]]) -> list[Row]:
+    """Return what is known of replicas that are there, or may come back."""
+    oldest, configured = await shared.now() - STALE_SECONDS, place.replicas()
     return [
-        f"{name}/{pool.name}/{index}"
-        for name, model in config.models.items()
-        for pool in model.pools
-        for index, replica in enumerate(pool.replicas)
-        if replica.url is not None and replica.engine in {None, EngineFlavour.GENERIC}
+        row
+        for row in await shared.read_all()
+        if (row.residency.tenant, row.residency.prefix) in wanted
+        and (row.residency.replica in configured or row.residency.checked_at > oldest)
     ]
+
+
+def _away(error: Exception) -> SharedStateAway:
+    return SharedStateAway(f"Redis cannot be reached: {str(error) or type(error).__name__}.")
 
 
 def _show(rows: Sequence[Row]) -> None:
@@ -281,7 +308,7 @@ def _as_json(row: Row) -> Mapping[str, object]:
     }
 
 
-def _place_of(found: object) -> Mapping[str, object]:
+def _plain(found: object) -> Mapping[str, object]:
     plain: dict[str, object] = msgspec.to_builtins(found)
     return plain
 

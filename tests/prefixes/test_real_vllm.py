@@ -121,9 +121,9 @@ async def test_a_new_conversation_begins_in_a_third_of_the_time_and_so_after_a_r
     after_ratio = statistics.median(after) / statistics.median(cold_after)
     with capsys.disabled():
         print(  # noqa: T201 - the figures of this machine
-            f"\n{found.residency.tokens} tokens, {found.residency.cached} of them computed beforehand; medians "
+            f"\n{found.residency.tokens} tokens, {found.residency.cached} computed beforehand; medians "
             f"of {ROUNDS}: first token in {before_ratio:.3f} of the time without; after a restart "
-            f"{after_ratio:.3f}, the very first one {first_ratio:.3f}"
+            f"{after_ratio:.3f}, the very first {first_ratio:.3f}"
         )
     assert before_ratio <= 1 / 3
     assert after_ratio <= 1 / 3
@@ -142,9 +142,7 @@ async def cached(gateway: GatewayUnderTest, key: str, number: int, question: str
         client.timeout = 120
         reply = await client.post(PATH, json={"model": "flash", "messages": messages, "max_tokens": 1})
     assert reply.status_code == 200, reply.text
-    details = reply.json()["usage"].get("prompt_tokens_details") or {}
-    assert int(reply.headers[f"{HEADER}cached-tokens"]) == (details.get("cached_tokens") or 0)
-    return details.get("cached_tokens") or 0
+    return int(reply.headers[f"{HEADER}cached-tokens"])
 
 
 async def test_a_prefix_is_its_own_tenants_alone(gateway: GatewayUnderTest):

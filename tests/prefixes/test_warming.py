@@ -36,7 +36,8 @@ def entry(gateway: GatewayUnderTest, replica: str = "flash/main/0", prefix: str 
 
 async def cached(gateway: GatewayUnderTest, key: str = KEY, **fields: Any) -> int:
     """Ask a question behind the prefix; return how much of it the engine had."""
-    reply = await ask(gateway, key=key, **{"messages": QUESTION, **fields})
+    fields.setdefault("messages", QUESTION)
+    reply = await ask(gateway, key=key, **fields)
     assert reply.status_code == 200, reply.text
     return reply.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
 
