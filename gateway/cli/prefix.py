@@ -20,6 +20,7 @@ from gateway.cli.serve import DEFAULTS
 from gateway.config import Config, ReplicaSection, load_config
 from gateway.errors import ConfigInvalid, SharedStateAway
 from gateway.prefixes.entry import LONGEST_CHECK
+from gateway.prefixes.hot import MARK
 from gateway.prefixes.shared import AWAY, Ask, Row, SharedPrefixes
 from gateway.runtime import embedded_url_file, tenants_folder
 from gateway.settings import Settings
@@ -150,7 +151,7 @@ def list_prefixes(config_file: ConfigOption = None, *, as_json: JsonOption = Fal
         place = Place.of(config_file)
         files = place.files()
         registered = {(file.tenant, prefix.name) for file in files for prefix in file.prefixes}
-        rows = asyncio.run(_read(place, registered)) if registered else []
+        rows = asyncio.run(_read(place, registered))
         unseen = sorted(registered - {(row.residency.tenant, row.residency.prefix) for row in rows})
         volatile = [(file.tenant, name, found) for file in files for name, found in volatile_prefixes(file)]
         left_out = place.left_out()
@@ -218,7 +219,7 @@ def _registered(place: Place, tenant: str, name: str) -> set[tuple[str, str]]:
 
 
 async def _read(place: Place, wanted: set[tuple[str, str]]) -> list[Row]:
-    """Return how prefixes stand.
+    """Return how prefixes stand, those that were found by what requests begin with among them.
 
     Raises:
         SharedStateAway: Redis is away.
@@ -243,7 +244,7 @@ async def _warm(place: Place, wish: Ask, wanted: set[tuple[str, str]]) -> list[R
             await shared.ask(wish)
             while True:
                 await asyncio.sleep(LOOK_SECONDS)
-                rows = await _current(shared, place, wanted)
+                rows = [row for row in await _current(shared, place, wanted) if _is_in(row, wanted)]
                 done = sum(row.residency.asked == wish.id for row in rows)
                 waited = now() - since
                 if done and (done == len(rows) or waited > WARM_SECONDS):
@@ -260,9 +261,13 @@ async def _current(shared: SharedPrefixes, place: Place, wanted: set[tuple[str, 
     return [
         row
         for row in await shared.read_all()
-        if (row.residency.tenant, row.residency.prefix) in wanted
+        if (_is_in(row, wanted) or row.residency.prefix.startswith(MARK))
         and (row.residency.replica in configured or row.residency.checked_at > oldest)
     ]
+
+
+def _is_in(row: Row, wanted: set[tuple[str, str]]) -> bool:
+    return (row.residency.tenant, row.residency.prefix) in wanted
 
 
 def _away(error: Exception) -> SharedStateAway:

@@ -20,6 +20,7 @@ START = "start"
 RESTART = "restart"
 EVICTED = "evicted"
 CHANGED = "changed"
+HOT = "hot"
 ASKED = "asked"
 
 

@@ -7,14 +7,19 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gateway.prefixes.entry import Entry
+from gateway.prefixes.hot import MARK
 from gateway.prefixes.warming import Prefixes
+
+FOUND = "~found"
+"""Stands for all prefixes of a tenant that were found by its requests, which come and go."""
 
 PLACE = ("tenant", "prefix", "model", "replica")
 
 
-def _place(entry: Entry) -> tuple[str, ...]:
+def _place(entry: Entry) -> tuple[str, str, str, str]:
     found = entry.residency
-    return found.tenant, found.prefix, found.model, found.replica
+    prefix = FOUND if found.prefix.startswith(MARK) else found.prefix
+    return found.tenant, prefix, found.model, found.replica
 
 
 class PrefixMetrics(Collector):
@@ -52,20 +57,24 @@ class PrefixMetrics(Collector):
         errors = CounterMetricFamily(
             "flashlane_prefix_errors", "Times that a replica could not compute one.", labels=("replica",)
         )
-        for entry in entries:
-            found = entry.residency
-            resident.add_metric(_place(entry), found.cached if found.resident else 0)
-            if found.gain_seconds is not None:
-                gain.add_metric(_place(entry), found.gain_seconds)
+        tokens, gains = Counter[tuple[str, ...]](), dict[tuple[str, ...], float]()
         outcomes, seconds = Counter[tuple[str, ...]](), dict[tuple[str, ...], float]()
         times, failures = Counter[str](), Counter[str]()
         for entry in entries:
-            tenant, prefix, _, replica = _place(entry)
+            found, place = entry.residency, _place(entry)
+            tenant, prefix, _, replica = place
+            tokens[place] += found.cached if found.resident else 0
+            if found.gain_seconds is not None:
+                gains[place] = max(found.gain_seconds, gains.get(place, 0.0))
             outcomes[tenant, prefix, "hit"] += entry.all_hits
             outcomes[tenant, prefix, "miss"] += entry.all_misses
             seconds[tenant, prefix] = seconds.get((tenant, prefix), 0.0) + entry.gained_seconds
-            times[replica] += entry.residency.computed
+            times[replica] += found.computed
             failures[replica] += entry.errors
+        for place, number in tokens.items():
+            resident.add_metric(place, number)
+        for place, most in gains.items():
+            gain.add_metric(place, most)
         for labels, number in outcomes.items():
             requests.add_metric(labels, number)
         for labels, total in seconds.items():

@@ -44,7 +44,7 @@ class Residency(msgspec.Struct, kw_only=True):
         cold_seconds: What a first token took without it; None when that was never seen.
         warm_seconds: And with it.
         computed: How often it was computed.
-        why: Why it was computed the last time: `start`, `restart`, `evicted`, `changed` or `asked`.
+        why: Why it was computed the last time: `start`, `restart`, `evicted`, `changed`, `asked` or `hot`.
         checked_at: When the engine was last asked, Unix seconds.
         asked: The last wish of `flashlane prefix warm` that was followed.
         note: What is wrong; "" when nothing is.

@@ -16,7 +16,8 @@ from backends.types import CHAT_PATH, EngineFlavour, InferenceRequest, ReplicaKi
 from gateway.answers import read_plain
 from gateway.clock import Clock
 from gateway.errors import BodyInvalid
-from gateway.prefixes.entry import ASKED, CHANGED, EVICTED, RESTART, START, Entry
+from gateway.prefixes.entry import ASKED, CHANGED, EVICTED, HOT, LONGEST_CHECK, RESTART, START, Entry
+from gateway.prefixes.hot import MARK, HotPrefixes
 from gateway.prefixes.shared import AWAY, Residency, Row, SharedPrefixes
 from gateway.prefixes.warm_up import Beginning, WarmUp, beginning_of, warm_up_for
 from gateway.requests.protocol import ClientRequest
@@ -99,7 +100,8 @@ class Prefixes:
         self._entries: dict[Key, Entry] = {}
         self._leaving: list[Entry] = []
         self._beginnings: dict[str, Sequence[Beginning]] = {}
-        self._seen: tuple[Sequence[Tenant], Sequence[Member]] | None = None
+        self._hot = HotPrefixes()
+        self._seen: tuple[Sequence[Tenant], Sequence[Member], int] | None = None
         self._busy: set[str] = set()
         self._ask = ""
         self._without_priority: set[str] = set()
@@ -113,15 +115,17 @@ class Prefixes:
 
     def answered(self, tenant: Tenant, member: Member, request: ClientRequest, usage: Usage) -> None:
         """Compare what an engine counted of a client's request with what it should have had."""
-        beginnings = self._beginnings.get(tenant.name)
-        if not beginnings or usage.estimated or request.path != CHAT_PATH:
+        if usage.estimated or request.path != CHAT_PATH or not is_warmed(member):
             return
-        tools = request.fields.get("tools")
-        for beginning in beginnings:
-            entry = self._entries.get((member.replica.name, tenant.name, beginning.name))
+        now, replica, tools = self._clock.monotonic(), member.replica.name, request.fields.get("tools")
+        for beginning in self._beginnings.get(tenant.name, ()):
+            entry = self._entries.get((replica, tenant.name, beginning.name))
             if entry is not None and beginning.fits(request.messages, tools):
-                entry.answered(usage.cached, self._clock.monotonic())
-                return
+                entry.answered(usage.cached, now)
+                if not beginning.name.startswith(MARK):
+                    return
+                break
+        self._hot.saw(tenant.name, _model_of(replica), request, now)
 
     async def keep_warm(self) -> None:
         """Look for what is due for ever."""
@@ -164,10 +168,13 @@ class Prefixes:
 
     def plan(self) -> None:
         """Take in what changed: tenants' files, replicas that came or went."""
-        tenants, members = self._tenants.tenants(), [member for _, member in self._fleet.members()]
-        if self._seen == (tenants, members):
+        now = self._clock.monotonic()
+        self._hot.age(now)
+        members = [member for _, member in self._fleet.members()]
+        tenants, version = self._tenants.tenants(), self._hot.version
+        if self._seen == (tenants, members, version):
             return
-        first, self._seen = self._seen is None, (tenants, members)
+        first, self._seen = self._seen is None, (tenants, members, version)
         self._beginnings = {t.name: found for t in tenants if (found := self._beginnings_of(t))}
         wanted = dict(self._wanted(tenants))
         for key, entry in list(self._entries.items()):
@@ -179,21 +186,20 @@ class Prefixes:
             ):
                 self._leaving.append(self._entries.pop(key))
         del self._leaving[:-MOST_PREFIXES]
-        now = self._clock.monotonic()
         for key, (member, warm_up) in wanted.items():
             known = self._entries.get(key)
             if known is None or known.member is not member:
                 replica, tenant, prefix = key
-                model = replica.partition("/")[0]
-                found = Residency(tenant=tenant, prefix=prefix, model=model, replica=replica)
+                found = Residency(tenant=tenant, prefix=prefix, model=_model_of(replica), replica=replica)
                 found.identity = warm_up.identity
-                self._entries[key] = Entry(member, warm_up, found, now, START if first else CHANGED, now)
+                why = START if first else HOT if prefix.startswith(MARK) else CHANGED
+                self._entries[key] = Entry(member, warm_up, found, now, why, now)
 
     def _wanted(self, tenants: Sequence[Tenant]) -> Iterator[tuple[Key, tuple[Member, WarmUp]]]:
         for model, member in self._fleet.members():
             if not is_warmed(member):
                 continue
-            pairs = [(t, p) for t in tenants for p in t.prefixes if _is_for(t, p, model)]
+            pairs = [(t, p) for t in tenants for p in self._prefixes_of(t) if _is_for(t, p, model)]
             if len(pairs) > MOST_PREFIXES:
                 self._say(
                     f"Replica {member.replica.name} has {len(pairs)} prefixes; only {MOST_PREFIXES} are kept"
@@ -209,10 +215,13 @@ class Prefixes:
                     continue
                 yield (member.replica.name, tenant.name, prefix.name), (member, warm_up)
 
+    def _prefixes_of(self, tenant: Tenant) -> Sequence[Prefix]:
+        return (*tenant.prefixes, *self._hot.of(tenant.name))
+
     def _beginnings_of(self, tenant: Tenant) -> Sequence[Beginning]:
         """Return what its requests may begin with, the longest first."""
         found: list[Beginning] = []
-        for prefix in tenant.prefixes:
+        for prefix in self._prefixes_of(tenant):
             with contextlib.suppress(BodyInvalid):
                 found.append(beginning_of(prefix))
         return sorted(found, key=lambda each: -sum(len(text) for _, text in each.turns))
@@ -278,7 +287,7 @@ class Prefixes:
                     row = known.get((entry.residency.tenant, entry.residency.prefix))
                     await self._look_at(entry, None if row is None else row.residency, offset)
                 await self._let_go(leaving)
-                gone = [pair for pair in known if (name, *pair) not in self._entries]
+                gone = [pair for pair, row in known.items() if self._is_gone(row, time_of_day)]
                 with contextlib.suppress(*AWAY):
                     await self._shared.forget(name, gone)
         except Exception:
@@ -288,6 +297,13 @@ class Prefixes:
         finally:
             self._busy.discard(name)
             self._progress.set()
+
+    def _is_gone(self, row: Row, time_of_day: float) -> bool:
+        """Tell whether nobody keeps a prefix; what is hot to another process is known by its age."""
+        found = row.residency
+        if (found.replica, found.tenant, found.prefix) in self._entries:
+            return False
+        return not found.prefix.startswith(MARK) or found.checked_at < time_of_day - 2 * LONGEST_CHECK
 
     async def _look_at(self, entry: Entry, known: Residency | None, offset: float) -> None:
         """Ask the engine whether it has a prefix, unless another process has just done so.
@@ -365,6 +381,10 @@ class Prefixes:
             if entry.residency.model in self._pinned:
                 with contextlib.suppress(BackendError):
                     await self._one_token(entry, pin=False)
+
+
+def _model_of(replica: str) -> str:
+    return replica.partition("/")[0]
 
 
 def _is_for(tenant: Tenant, prefix: Prefix, model: str) -> bool:
