@@ -10,12 +10,12 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from backends.errors import BackendError, BackendOverloaded, BackendRejected, BackendTimeout
+from backends.errors import BackendError, BackendOverloaded
 from backends.fleet import Fleet, Member
-from backends.types import CHAT_PATH, EngineFlavour, InferenceRequest, ReplicaKind, Usage
-from gateway.answers import read_plain
+from backends.types import CHAT_PATH, EngineFlavour, ReplicaKind, Usage
 from gateway.clock import Clock
 from gateway.errors import BodyInvalid
+from gateway.prefixes.asking import Asker
 from gateway.prefixes.entry import ASKED, CHANGED, EVICTED, HOT, LONGEST_CHECK, RESTART, START, Entry
 from gateway.prefixes.hot import MARK, HotPrefixes
 from gateway.prefixes.shared import AWAY, Residency, Row, SharedPrefixes
@@ -29,18 +29,12 @@ log = logging.getLogger(__name__)
 TICK_SECONDS = 0.5
 """Between two looks for what is due."""
 
-ASK_SECONDS = 120.0
-"""For one answer of one token."""
-
 BEFORE_TRAFFIC_SECONDS = 30.0
 """For which the first requests wait for the prefixes; a replica that has come back gets requests after so
 long at the latest, if others can take them."""
 
 MOST_PREFIXES = 256
 """On one replica; those beyond are left out, and the log says so."""
-
-MAX_ANSWER = 1024 * 1024
-"""Most bytes of an answer of one token."""
 
 NOTHING_REUSED = (
     "the engine says that it reuses nothing of it: it is shorter than a block, or prefix caching is off, "
@@ -96,7 +90,7 @@ class Prefixes:
         self._salts = salts
         self._models = models
         self._clock = clock
-        self._pinned = pinned
+        self._asker = Asker(clock.monotonic, pinned)
         self._entries: dict[Key, Entry] = {}
         self._leaving: list[Entry] = []
         self._beginnings: dict[str, Sequence[Beginning]] = {}
@@ -104,7 +98,6 @@ class Prefixes:
         self._seen: tuple[Sequence[Tenant], Sequence[Member], int] | None = None
         self._busy: set[str] = set()
         self._ask = ""
-        self._without_priority: set[str] = set()
         self._said: set[str] = set()
         self._progress = asyncio.Event()
         fleet.returned = self._returned
@@ -338,16 +331,16 @@ class Prefixes:
     async def _compute(self, entry: Entry) -> None:
         """Ask for one token; if the engine did not have the prefix, it has now, and is asked again."""
         found = entry.residency
-        usage, seconds = await self._one_token(entry)
+        usage, seconds = await self._asker.one_token(entry)
         found.tokens, found.cached = usage.prompt, usage.cached
-        if found.has(usage.cached) or (found.expected == 0 and 2 * usage.cached >= usage.prompt):
+        if found.has(usage.cached) or (found.expected == 0 and 0 < usage.prompt <= 2 * usage.cached):
             found.expected, found.warm_seconds = max(found.expected, usage.cached), seconds
             entry.evictions = 0
             return
         if 10 * usage.cached <= usage.prompt:
             found.cold_seconds = seconds
         entry.evictions = entry.evictions + 1 if entry.why == EVICTED else 0
-        again, found.warm_seconds = await self._one_token(entry)
+        again, found.warm_seconds = await self._asker.one_token(entry)
         found.cached = found.expected = again.cached
         found.computed, found.why = found.computed + 1, entry.why
         if found.expected == 0:
@@ -355,32 +348,13 @@ class Prefixes:
             entry.evictions = min(entry.evictions + 1, 8)
             self._say(f"Prefix {found.prefix!r} of tenant {found.tenant!r} on {found.replica}: {found.note}")
 
-    async def _one_token(self, entry: Entry, *, pin: bool = True) -> tuple[Usage, float]:
-        """Return what the engine counted, and the seconds that it took."""
-        member, name = entry.member, entry.member.replica.name
-        pins = pin if entry.residency.model in self._pinned else None
-        patience = min(ASK_SECONDS, member.pool.timeouts.for_plain())
-        last = name not in self._without_priority
-        since = self._clock.monotonic()
-        try:
-            body = await _ask(member, entry.warm_up.request(pin=pins, last=last, patience=patience))
-        except BackendRejected:
-            if entry.warm_up.flavour is not EngineFlavour.VLLM or not last:
-                raise
-            # An engine without --scheduling-policy priority may refuse one.
-            since = self._clock.monotonic()
-            body = await _ask(member, entry.warm_up.request(pin=pins, last=False, patience=patience))
-            self._without_priority.add(name)
-        seconds = self._clock.monotonic() - since
-        return read_plain(body, name) or Usage(estimated=True), seconds
-
     async def _let_go(self, leaving: Sequence[Entry]) -> None:
         """Let GSM evict what is no longer registered; an engine that is away loses its pins by itself."""
         for entry in leaving:
             self._leaving.remove(entry)
-            if entry.residency.model in self._pinned:
+            if self._asker.pins(entry):
                 with contextlib.suppress(BackendError):
-                    await self._one_token(entry, pin=False)
+                    await self._asker.one_token(entry, pin=False)
 
 
 def _model_of(replica: str) -> str:
@@ -389,28 +363,3 @@ def _model_of(replica: str) -> str:
 
 def _is_for(tenant: Tenant, prefix: Prefix, model: str) -> bool:
     return tenant.may_use(model) and (prefix.models is None or model in prefix.models)
-
-
-async def _ask(member: Member, request: InferenceRequest) -> bytes:
-    """Return a whole answer.
-
-    Raises:
-        BackendError: There is none.
-    """
-    name = member.replica.name
-    try:
-        async with asyncio.timeout(request.patience):
-            answer = await member.open(request)
-            try:
-                parts = bytearray()
-                while part := await answer.read():
-                    parts += part
-                    if len(parts) > MAX_ANSWER:
-                        raise BackendError(f"Replica {name} sent over {MAX_ANSWER} bytes.", replica=name)
-                return bytes(parts)
-            finally:
-                await member.close(answer)
-    except TimeoutError as error:
-        raise BackendTimeout(
-            f"Replica {name} did not finish within {request.patience:g} s.", replica=name
-        ) from error
