@@ -61,16 +61,6 @@ def embedded_url_file(settings: Settings) -> Path:
     return settings.state_dir / "valkey" / "url"
 
 
-def cache_salts(config: Config, settings: Settings) -> Salts:
-    """Return what keeps the cached prefixes of tenants apart.
-
-    Raises:
-        ConfigInvalid: The variable that is to hold the secret is not set.
-    """
-    stated = config.server.salt_secret(settings.secrets)
-    return Salts(stated.encode() if stated else kept_secret(settings.state_dir / "cache-salt.key"))
-
-
 def known_names(config: Config) -> KnownNames:
     """Return what tenants' files may refer to."""
     tokenizers = frozenset(model.tokenizer for model in config.models.values() if model.tokenizer)
@@ -105,7 +95,7 @@ class _Plan:
     ledger_url: str
     redis_url: str
     valkey: ProcessSpec | None
-    salts: Salts
+    salt_secret: str
 
 
 def _plan(config: Config, settings: Settings) -> _Plan:
@@ -130,7 +120,7 @@ def _plan(config: Config, settings: Settings) -> _Plan:
         ledger_url=_ledger_url(config, settings),
         redis_url=redis_url,
         valkey=valkey,
-        salts=cache_salts(config, settings),
+        salt_secret=config.server.salt_secret(settings.secrets),
     )
 
 
@@ -142,6 +132,7 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
     if plan.valkey is not None:
         await stack.enter_async_context(SupervisedProcess(plan.valkey))
         await asyncio.to_thread(embedded_url_file(settings).write_text, plan.redis_url)
+    salts = await asyncio.to_thread(_salts, plan.salt_secret, settings)
     redis = connect(plan.redis_url)
     stack.push_async_callback(redis.aclose)
     await _start_engines(plan.engines, stack)
@@ -158,7 +149,7 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
         fleet,
         plan.tenants,
         SharedPrefixes(redis),
-        salts=plan.salts,
+        salts=salts,
         models=config.facts(),
         clock=clock,
         pinned=frozenset(name for name, model in config.models.items() if model.gsm is not None),
@@ -170,7 +161,7 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
         rankers=plan.rankers,
         scores=scores,
         fleet=fleet,
-        salts=plan.salts,
+        salts=salts,
         prefixes=prefixes,
         ledger=ledger,
         telemetry=telemetry,
@@ -191,6 +182,11 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
     await _start_jobs(stack, jobs)
     await prefixes.until_ready()
     return create_app(services, Health(fleet, ledger, redis))
+
+
+def _salts(secret: str, settings: Settings) -> Salts:
+    """Return what keeps the cached prefixes of tenants apart, under a kept secret where none is stated."""
+    return Salts(secret.encode() if secret else kept_secret(settings.state_dir / "cache-salt.key"))
 
 
 def _ledger_url(config: Config, settings: Settings) -> str:

@@ -27,7 +27,7 @@ pytestmark = [
 ]
 
 TEXT = " ".join(path.read_text("utf-8") for path in sorted((ROOT / "docs").glob("*.md")))
-CHARACTERS = 5000
+CHARACTERS = 3900
 """Some 1.2K tokens of SmolLM2."""
 
 ROUNDS = 5
@@ -103,7 +103,7 @@ async def test_a_new_conversation_begins_in_a_third_of_the_time_and_so_after_a_r
 ):
     await until(lambda: entry(gateway).residency.resident, "the prefix to be computed", patience=120)
     found = entry(gateway)
-    assert found.residency.tokens > 1100
+    assert 1100 < found.residency.tokens < 1400
     cold = [await first_token(gateway, number, "Where are they written?") for number in range(1, ROUNDS + 1)]
     warm = [await first_token(gateway, 0, f"What does rule {number} say?") for number in range(ROUNDS)]
     assert found.all_hits == ROUNDS
