@@ -5,7 +5,7 @@ starts, or has lost it, gets it before the next request. Texts are held in memor
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 import msgspec
@@ -59,8 +59,8 @@ class HotPrefixes:
 
     def __init__(self) -> None:
         self.version = 0
-        self._tallies: OrderedDict[tuple[str, bytes], _Tally] = OrderedDict()
-        self._hot: dict[tuple[str, bytes], bytes] = {}
+        self._tallies: OrderedDict[tuple[str, int], _Tally] = OrderedDict()
+        self._hot: dict[tuple[str, int], Prefix] = {}
 
     def saw(self, tenant: str, model: str, request: ClientRequest, now: float) -> None:
         """Count a request that was answered; `now` is monotonic seconds."""
@@ -68,10 +68,8 @@ class HotPrefixes:
         texts = [message.text() for message in request.messages[:count]]
         if not LEAST_CHARACTERS <= sum(map(len, texts)) <= LONGEST_CHARACTERS:
             return
-        digest = blake2b(digest_size=8)
-        for part in (*(bytes(request.fields.get(name, b"")) for name in SWITCHES), *map(str.encode, texts)):
-            digest.update(b"%d:" % len(part) + part)
-        key = (tenant, digest.digest())
+        switches = [bytes(request.fields[name]) for name in SWITCHES if name in request.fields]
+        key = (tenant, hash((*switches, *texts)))  # of one process; ten times as fast as a digest
         tally = self._tallies.setdefault(key, _Tally())
         self._tallies.move_to_end(key)
         tally.count, tally.last = tally.at(now) + 1.0, now
@@ -93,9 +91,9 @@ class HotPrefixes:
     def of(self, tenant: str) -> tuple[Prefix, ...]:
         """Return what is hot of a tenant."""
         return tuple(
-            Prefix(MARK + digest.hex(), fields, frozenset(self._tallies[whose, digest].models))
-            for (whose, digest), fields in self._hot.items()
-            if whose == tenant
+            replace(prefix, models=frozenset(self._tallies[key].models))
+            for key, prefix in self._hot.items()
+            if key[0] == tenant
         )
 
     def _has_room(self, tenant: str, count: float, now: float) -> bool:
@@ -109,7 +107,7 @@ class HotPrefixes:
             return True
         return False
 
-    def _drop(self, key: tuple[str, bytes]) -> None:
+    def _drop(self, key: tuple[str, int]) -> None:
         del self._tallies[key]
         if self._hot.pop(key, None) is not None:
             self.version += 1
@@ -123,7 +121,9 @@ def _system_messages(request: ClientRequest) -> int:
     return len(request.messages)
 
 
-def _beginning(request: ClientRequest, count: int) -> bytes:
+def _beginning(request: ClientRequest, count: int) -> Prefix:
+    """Return what a request begins with, by a name that other processes give it, too."""
     fields = {name: request.fields[name] for name in SWITCHES if name in request.fields}
     messages = msgspec.json.decode(request.fields["messages"], type=list[Raw])[:count]
-    return msgspec.json.encode({**fields, "messages": messages})
+    body = msgspec.json.encode({**fields, "messages": messages})
+    return Prefix(MARK + blake2b(body, digest_size=6).hexdigest(), body)

@@ -116,8 +116,9 @@ def _field(tenant: str, prefix: str) -> str:
 class SharedPrefixes:
     """The part of Redis that is about prefixes. Everything raises one of `AWAY` within `DEADLINE_SECONDS`."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, *, lock_seconds: float = LOCK_SECONDS) -> None:
         self._redis: Any = redis
+        self._lock_seconds = lock_seconds
 
     @asynccontextmanager
     async def turn(self, replica: str) -> AsyncGenerator[bool]:
@@ -129,7 +130,7 @@ class SharedPrefixes:
         key, token = f"flashlane:prefixes:lock:{{{replica}}}", secrets.token_hex(8)
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
-                ours = await self._redis.set(key, token, nx=True, px=int(LOCK_SECONDS * 1000))
+                ours = await self._redis.set(key, token, nx=True, px=self._lock_ms())
         except AWAY:
             yield True
             return
@@ -146,12 +147,15 @@ class SharedPrefixes:
                 async with asyncio.timeout(DEADLINE_SECONDS):
                     await self._redis.eval(_RELEASE, 1, key, token)
 
+    def _lock_ms(self) -> int:
+        return int(self._lock_seconds * 1000)
+
     async def _renew(self, key: str, token: str) -> None:
         while True:
-            await asyncio.sleep(LOCK_SECONDS / 3)
+            await asyncio.sleep(self._lock_seconds / 3)
             with contextlib.suppress(*AWAY):
                 async with asyncio.timeout(DEADLINE_SECONDS):
-                    await self._redis.eval(_RENEW, 1, key, token, str(int(LOCK_SECONDS * 1000)))
+                    await self._redis.eval(_RENEW, 1, key, token, str(self._lock_ms()))
 
     async def read(self, replica: str) -> dict[tuple[str, str], Row]:
         """Return what is known of a replica, by tenant and prefix."""
