@@ -8,6 +8,7 @@
   - BackendRejected        the engine refused the request (4xx); another replica would refuse it too
 * EngineError              an engine that we own
   - EngineFailed           it did not start, or kept dying
+  - ProfileInvalid         there is no such profile, or a knob of it is wrong
   - ModelUnavailable       its model file is missing, unknown, or cannot be fetched
   - ModelCorrupt           its model file is not the one that was pinned
 """
@@ -100,6 +101,10 @@ class EngineError(Exception):
 
 class EngineFailed(EngineError):
     """It did not start, or kept dying."""
+
+
+class ProfileInvalid(EngineError):
+    """There is no such profile, or a knob of it is wrong; or the engine does not take it."""
 
 
 class ModelUnavailable(EngineError):

@@ -11,12 +11,12 @@ import msgspec
 from backends.errors import BackendError, BackendOverloaded, BackendUnavailable
 from backends.health import FAILURES, Health
 from backends.openai_server import OpenAIServer
-from backends.placement.load import read_load
 from backends.placement.placer import Placer
 from backends.placement.prompts import NO_PROMPT, Prompt
 from backends.placement.standing import Standing, deepest
 from backends.placement.types import Choice, ReplicaView
 from backends.placement.work import Ticket
+from backends.pools.engine_metrics import Acceptance, EngineCounts, EngineWord
 from backends.protocol import Answer, Backend
 from backends.provider import Provider
 from backends.types import InferenceRequest, Pool, Replica, ReplicaKind, Timeouts
@@ -35,10 +35,15 @@ class Member:
     Attributes:
         pool: Its pool.
         monotonic: The clock.
-        slots: Requests that it takes at once: its part of its pool's; None where none is stated.
+        slots: Requests that it takes at once: its part of its pool's; None where none is stated. Kept by
+            the fleet, as members come and go.
         in_flight: Requests on it now; changed by `open` and `close` alone.
         health: Whether it should get requests.
         standing: What it holds and has to do; its tickets are in the same hands as `in_flight`.
+        word: What its engine said last of its load; changed by `heard` alone.
+        acceptance: How its drafts do; as `word`.
+        cold_until: Monotonic seconds until when others get requests first: it has come back, and what its
+            requests begin with is being computed.
     """
 
     replica: Replica
@@ -49,7 +54,20 @@ class Member:
     in_flight: int = 0
     health: Health = field(default_factory=Health)
     standing: Standing = field(default_factory=Standing)
+    word: EngineWord | None = None
+    acceptance: Acceptance = field(default_factory=Acceptance)
     _tickets: dict[int, Ticket] = field(default_factory=dict[int, Ticket])
+    cold_until: float = float("-inf")
+
+    def load(self, now: float) -> float:
+        """Return the requests on it: ours now, and those of others as its engine said last."""
+        return self.in_flight + (0.0 if self.word is None else self.word.others(now))
+
+    def heard(self, counts: EngineCounts, in_flight: int) -> None:
+        """Take in what its engine counted, when `in_flight` requests of ours were on it."""
+        self.word = EngineWord(counts, self.monotonic(), in_flight)
+        self.acceptance.saw(counts)
+        self.standing.saw_start(counts.started)
 
     async def open(self, request: InferenceRequest, ticket: Ticket | None = None) -> Answer:
         """Start `request` and count it until its answer is handed to `close`; see `Backend.open`.
@@ -108,6 +126,10 @@ class Placed(msgspec.Struct, frozen=True):
     branch: bytes | None
 
 
+def _nobody_listens(_member: Member) -> None:
+    pass
+
+
 def make_backend(replica: Replica, timeouts: Timeouts) -> Backend:
     """Return the adapter for a replica."""
     match replica.kind:
@@ -128,10 +150,14 @@ class Fleet:
         make: Callable[[Replica, Timeouts], Backend] = make_backend,
     ) -> None:
         """Make a backend for every replica; nothing is connected yet."""
+        self.pools = pools
         self._monotonic = monotonic
-        self._members = {
+        self.returned: Callable[[Member], None] = _nobody_listens
+        """Told of a replica that takes requests again, before it gets the first."""
+        self._make = make
+        self._members: dict[str, list[Member]] = {
             model: [
-                Member(replica, pool, make(replica, pool.timeouts), monotonic, _slots(pool))
+                Member(replica, pool, make(replica, pool.timeouts), monotonic)
                 for pool in its_pools
                 for replica in pool.replicas
             ]
@@ -139,20 +165,71 @@ class Fleet:
         }
         self._placers = {model: Placer() for model in pools}
         self._sessions: OrderedDict[bytes, Member] = OrderedDict()
+        for model, its_pools in pools.items():
+            for pool in its_pools:
+                self._share_slots(model, pool)
 
-    def place(self, model: str, tried: Sequence[Member] = (), prompt: Prompt = NO_PROMPT) -> Placed | None:
+    def pool(self, model: str, name: str) -> Pool:
+        """Return a pool by its name."""
+        return next(pool for pool in self.pools[model] if pool.name == name)
+
+    def members_of(self, model: str, pool: str | None = None) -> list[Member]:
+        """Return the members of a model; those of one of its pools when that is given."""
+        return [member for member in self._members[model] if pool in {None, member.pool.name}]
+
+    def join(self, model: str, pool: Pool, replica: Replica) -> Member:
+        """Take in a replica that was found; it holds nothing, and gets a growing share of requests."""
+        member = Member(replica, pool, self._make(replica, pool.timeouts), self._monotonic)
+        member.health.joined = self._monotonic()
+        self._members[model].append(member)
+        self._share_slots(model, pool)
+        return member
+
+    async def remove(self, model: str, member: Member) -> None:
+        """Forget a replica on which nothing is in flight, and what it held."""
+        self._members[model].remove(member)
+        self._share_slots(model, member.pool)
+        for session in [session for session, last in self._sessions.items() if last is member]:
+            del self._sessions[session]
+        await member.backend.aclose()
+
+    def _share_slots(self, model: str, pool: Pool) -> None:
+        members = self.members_of(model, pool.name)
+        for member in members:
+            most = pool.max_concurrency
+            member.slots = None if most is None else max(1, most // len(members))
+
+    def place(
+        self,
+        model: str,
+        tried: Sequence[Member] = (),
+        prompt: Prompt = NO_PROMPT,
+        pools: Sequence[str] | None = None,
+    ) -> Placed | None:
         """Choose the replica of `model` on which a prompt costs least; see `backends.placement.cost`.
 
-        One that has just come gets a growing share; one that is out, busy, or in `tried`, is not chosen.
-        Nothing changes: what is sent is told to `send`.
+        One that has just come gets a growing share, and, while its prefixes are computed, only what no other
+        can take; one that is out, busy, or in `tried`, is not chosen. Nothing changes: what is sent is told
+        to `send`.
+
+        Args:
+            model: The model.
+            tried: Not to be chosen again.
+            prompt: What its prompt is known by.
+            pools: Of whose replicas; None for those of all pools.
 
         Returns:
             None when there is none to choose.
         """
         now = self._monotonic()
-        members = [m for m in self._members[model] if m not in tried and m.health.takes_requests(now)]
+        members = [
+            m
+            for m in self._members[model]
+            if (pools is None or m.pool.name in pools) and m not in tried and m.health.takes_requests(now)
+        ]
         if not members:
             return None
+        members = [member for member in members if now >= member.cold_until] or members
         placer = self._placers[model]
         placer.demand.age(now)
         last = self._sessions.get(prompt.session) if prompt.session is not None else None
@@ -217,7 +294,7 @@ class Fleet:
     def members(self) -> Iterator[tuple[str, Member]]:
         """Return every model and member."""
         for model, members in self._members.items():
-            for member in members:
+            for member in tuple(members):
                 yield model, member
 
     async def probe(self) -> dict[str, dict[str, bool]]:
@@ -244,28 +321,22 @@ class Fleet:
         states = await asyncio.gather(*(member.backend.is_ready() for _, member in pairs))
         found: dict[str, dict[str, bool]] = {model: {} for model in self._members}
         for (model, member), ready in zip(pairs, states, strict=True):
+            if member.health.draining:
+                continue
             was_gone = member.health.probes_missed >= FAILURES
             if ready is not None or count_silence:
                 member.health.was_probed(self._monotonic(), ready=ready, since=since)
             if was_gone and ready:
                 member.standing.restarted()
+                self.returned(member)
             found[model][member.replica.name] = bool(ready)
         return found
 
-    async def read_loads(self) -> None:
-        """Ask every engine that has a page of metrics for its load, all at once; silence changes nothing."""
-        members = [member for _, member in self.members()]
-        pages = await asyncio.gather(*(member.backend.metrics() for member in members))
-        for member, page in zip(members, pages, strict=True):
-            load = None if page is None else read_load(page)
-            if load is not None:
-                member.standing.saw_load(load)
-
     async def keep_probing(self) -> None:
-        """Look at the health and the load of all replicas for ever."""
+        """Look at the health of all replicas for ever."""
         while True:
             await asyncio.sleep(PROBE_SECONDS)
-            await asyncio.gather(self.probe(), self.read_loads())
+            await self.probe()
 
     async def aclose(self) -> None:
         """Close every backend."""
@@ -273,22 +344,16 @@ class Fleet:
             await member.backend.aclose()
 
 
-def _slots(pool: Pool) -> int | None:
-    most = pool.max_concurrency
-    return None if most is None else max(1, most // len(pool.replicas))
-
-
 def _view(member: Member, cached: int, placer: Placer, now: float, *, session: bool) -> ReplicaView:
-    standing, health, load = member.standing, member.health, member.standing.load
-    queue, running = standing.queue, member.in_flight
+    health, queue, word = member.health, member.standing.queue, member.word
     return ReplicaView(
         cached,
         queue.seconds(now),
         queue.rate.tokens_per_second,
-        running if load is None else running + standing.others(running),
+        int(member.load(now)),
         placer.demand.recent(member.replica.name),
         health.share(now),
-        0.0 if load is None else load.kv_usage,
+        0.0 if word is None else word.kv_use(now),
         health.failures == 0,
         session,
     )

@@ -38,6 +38,7 @@ class Health:
         last_token: When it last brought a token, or more of an answer.
         busy_until: Until when it asked to be left alone; that is no fault of it.
         busy_status: With which status it did, 429 or 503.
+        draining: Whether it is to leave once what is on it has ended.
     """
 
     probes_missed: int = 0
@@ -49,10 +50,11 @@ class Health:
     last_token: float = field(default=float("-inf"))
     busy_until: float = field(default=float("-inf"))
     busy_status: int = 503
+    draining: bool = False
 
     def takes_requests(self, now: float) -> bool:
         """Tell whether it should get a request now."""
-        if self.probes_missed >= FAILURES or now < self.busy_until:
+        if self.draining or self.probes_missed >= FAILURES or now < self.busy_until:
             return False
         return self.rests_until is None or (now >= self.rests_until and not self.trying)
 

@@ -120,6 +120,7 @@ class HttpPool:
         max_idle: int = 256,
         idle_seconds: float = IDLE_SECONDS,
         stale_seconds: float = STALE_SECONDS,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """Prepare a pool; nothing is connected yet.
 
@@ -130,6 +131,7 @@ class HttpPool:
             max_idle: Most connections kept for later.
             idle_seconds: How long each is kept for.
             stale_seconds: Until when one that breaks is taken for one that was closed before.
+            tls: Whom https trusts; None for whom the system does.
 
         Raises:
             ValueError: A header holds a line break.
@@ -140,7 +142,7 @@ class HttpPool:
         self._max_idle = max_idle
         self._idle_seconds = idle_seconds
         self._stale_seconds = stale_seconds
-        self._tls = ssl.create_default_context() if self.origin.scheme == "https" else None
+        self._tls = (tls or ssl.create_default_context()) if self.origin.scheme == "https" else None
         fixed = {"host": self.origin.authority, "accept-encoding": "identity", **headers}
         self._fixed = _header_lines(fixed)
 

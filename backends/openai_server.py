@@ -17,13 +17,13 @@ from backends.http_client import HttpPool, Response
 from backends.http_connection import HttpError
 from backends.rate_limits import rate_limits_in, seconds_to_wait
 from backends.refusals import says_bad_key, says_too_long, without_keys
-from backends.types import CHAT_PATH, EngineFlavour, InferenceRequest, Replica
+from backends.types import CHAT_PATH, InferenceRequest, Replica
 
 MAX_HEALTH = 64 * 1024
 """Most bytes of a health page."""
 
 MAX_METRICS = 4 * 1024 * 1024
-"""Most bytes of a page of metrics."""
+"""Most bytes of a page of metrics; vLLM's has some 60 KB."""
 
 PAGE_SECONDS = 0.5
 """How long the rest of a health page is waited for, once its status is there."""
@@ -102,10 +102,8 @@ class OpenAIServer:
             return True
         return False if response.status == 503 else None
 
-    async def metrics(self) -> str | None:
-        """Ask `/metrics`, of the engines that are known to have it; see `Backend.metrics`."""
-        if self._replica.flavour is EngineFlavour.GENERIC:
-            return None
+    async def read_metrics(self) -> bytes | None:
+        """Ask `/metrics`; see `Backend.read_metrics`."""
         try:
             async with asyncio.timeout(self._connect_timeout):
                 response = await self._pool.request("GET", "/metrics")
@@ -115,7 +113,7 @@ class OpenAIServer:
                     response.close()
         except (HttpError, TimeoutError):
             return None
-        return page.decode("utf-8", "replace") if response.status == 200 else None
+        return page if response.status == 200 else None
 
     async def aclose(self) -> None:
         """Close the kept connections."""

@@ -57,12 +57,8 @@ class Backend(Protocol):
         """
         ...
 
-    async def metrics(self) -> str | None:
-        """Ask the engine for its page of Prometheus metrics.
-
-        Returns:
-            None when it has none, or is silent.
-        """
+    async def read_metrics(self) -> bytes | None:
+        """Return the engine's page of metrics, in Prometheus' text format; None when there is none."""
         ...
 
     async def aclose(self) -> None:

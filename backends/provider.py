@@ -107,8 +107,8 @@ class Provider:
         await self._load()
         return True
 
-    async def metrics(self) -> None:
-        """Return nothing: what a provider's machines do is not told."""
+    async def read_metrics(self) -> None:
+        """Return None: a provider shows its metrics to nobody."""
 
     async def aclose(self) -> None:
         """Do nothing: litellm owns its connections."""

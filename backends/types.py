@@ -96,17 +96,32 @@ DEFAULT_TIMEOUTS = Timeouts()
 
 
 @dataclass(frozen=True, slots=True)
+class Discovery:
+    """Replicas that are found, not listed: all that an address stands for at a time.
+
+    Attributes:
+        kind: Who is asked: the name's addresses, or Kubernetes for the endpoints of a service.
+        template: What each of them is like; its target holds the address that is looked up.
+    """
+
+    kind: Literal["dns", "kubernetes"]
+    template: Replica
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
     """Replicas alike.
 
     Attributes:
         name: Unique within its model.
         role: What the pool is tuned for.
-        replicas: At least one.
+        replicas: Those that are listed; at least one where nothing is discovered.
         speculation: Whether its engines run with speculative decoding.
         max_concurrency: Most requests at once over the pool; None leaves it to the engine.
         timeouts: Of its replicas.
         thinking: Of its model.
+        context: Longest input plus output that it takes, tokens; None for that of its model.
+        discoveries: Where further replicas are found.
     """
 
     name: str
@@ -116,6 +131,8 @@ class Pool:
     max_concurrency: int | None = None
     timeouts: Timeouts = DEFAULT_TIMEOUTS
     thinking: Thinking = Thinking.PASSTHROUGH
+    context: int | None = None
+    discoveries: Sequence[Discovery] = ()
 
 
 class InferenceRequest(msgspec.Struct, frozen=True):

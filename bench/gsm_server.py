@@ -138,6 +138,11 @@ class VllmServer:
             process.wait()
 
     @property
+    def url(self) -> str:
+        """Where it listens, also when it is started again."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
     def log(self) -> str:
         """All that the server wrote so far."""
         return self._log.read_text(errors="replace")

@@ -11,7 +11,16 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from backends.types import DEFAULT_TIMEOUTS, EngineFlavour, Pool, Replica, ReplicaKind, Thinking, Timeouts
+from backends.types import (
+    DEFAULT_TIMEOUTS,
+    Discovery,
+    EngineFlavour,
+    Pool,
+    Replica,
+    ReplicaKind,
+    Thinking,
+    Timeouts,
+)
 from gateway.capabilities import CapabilitiesSection
 from gateway.errors import ConfigInvalid
 from policies.cost import prices_of_gpu
@@ -59,7 +68,20 @@ class ServerSection(_Section):
     port: int = Field(default=8080, ge=0, le=65535, description="0 takes any free port.")
     workers: Literal[1] = Field(default=1, description="Run more processes to use more cores.")
     admin_key_env: Variable = "FLASHLANE_ADMIN_KEY"
+    cache_salt_env: Variable | None = Field(
+        default=None,
+        description="Names the variable with the secret that tenants' cache salts are made of, the same for "
+        "all gateways over the same engines. Left out: one that is made and kept in the state folder.",
+    )
     max_body_bytes: int = Field(default=32 * MIB, gt=0)
+
+    def salt_secret(self, secrets: Mapping[str, str]) -> str:
+        """Return the secret of the variable `cache_salt_env`; "" where none is named.
+
+        Raises:
+            ConfigInvalid: The variable is not set.
+        """
+        return _secret("server.cache_salt_env", self.cache_salt_env, secrets) or ""
 
 
 class _Address(_Section):
@@ -139,6 +161,11 @@ class ReplicaSection(_Section):
         default=None, description="With `url`: where vLLM publishes its KV events (--kv-events-config)."
     )
     kv_replay: ZmqAddress | None = Field(default=None, description="With `kv_events`: its replay endpoint.")
+    discover: Literal["dns", "kubernetes"] | None = Field(
+        default=None,
+        description="With `url`: every address of its host is a replica (dns), or every ready pod of the "
+        "service that it names, http://SERVICE.NAMESPACE:PORT-OF-THE-PODS (kubernetes).",
+    )
     threads: int | None = Field(default=None, gt=0, description="With `embedded`: CPU threads.")
     slots: int = Field(
         default=2, gt=0, description="With `embedded`: requests at once, each with `context` tokens."
@@ -153,14 +180,41 @@ class ReplicaSection(_Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _can_be_found(self) -> Self:
+        if self.discover is None:
+            return self
+        parts = urlsplit(self.url or "")
+        if parts.scheme != "http":
+            raise ValueError(
+                "discover needs an http url: what is found are bare addresses, which have no certificate"
+            )
+        if self.discover == "kubernetes" and "." not in (parts.hostname or ""):
+            raise ValueError("discover: kubernetes needs a url of the form http://SERVICE.NAMESPACE:PORT")
+        if self.kv_events is not None:
+            raise ValueError(
+                "discover and kv_events do not go together, as each replica publishes events of its own: "
+                "list the replicas, or leave kv_events out"
+            )
+        return self
+
 
 class PoolSection(_Section):
     """Replicas alike."""
 
     name: Name
-    role: Literal["latency", "throughput", "any"] = "any"
-    speculation: bool = False
-    max_concurrency: int | None = Field(default=None, gt=0)
+    role: Literal["latency", "throughput", "any"] = Field(
+        default="any", description="`latency` gets the chats, as long as it has room; see docs/engines.md."
+    )
+    speculation: bool = Field(default=False, description="Its engines speculate.")
+    max_concurrency: int | None = Field(
+        default=None, gt=0, description="Most requests at once over the pool, of all gateway processes."
+    )
+    context: int | None = Field(
+        default=None,
+        gt=0,
+        description="Longest input plus output of this pool, where it is less than the model's.",
+    )
     replicas: list[ReplicaSection] = Field(min_length=1)
 
 
@@ -238,6 +292,7 @@ class EmbeddedEngine:
     source: str
     model: ModelSection
     section: ReplicaSection
+    speculation: bool
 
 
 class Config(_Section):
@@ -297,20 +352,16 @@ class Config(_Section):
         """Name the keys in this file that this version reads but does not act on."""
         found = ["server.admin_key_env"] if "admin_key_env" in self.server.model_fields_set else []
         for name, model in self.models.items():
-            if model.gsm is not None:
-                found.append(f"models.{name}.gsm")
-            for pool in model.pools:
-                found += [
-                    f"models.{name}.pools.{pool.name}.{key}"
-                    for key in ("role", "speculation", "max_concurrency")
-                    if key in pool.model_fields_set
-                ]
+            stated = model.gsm.model_fields_set if model.gsm is not None else frozenset[str]()
+            found += [f"models.{name}.gsm.{key}" for key in sorted(stated - {"group_size"})]
         return found
 
     def embedded(self) -> list[EmbeddedEngine]:
         """Return the engines that this configuration asks Flashlane to run itself."""
         return [
-            EmbeddedEngine(_replica_name(name, pool, index), section.embedded, model, section)
+            EmbeddedEngine(
+                _replica_name(name, pool, index), section.embedded, model, section, pool.speculation
+            )
             for name, model in self.models.items()
             for pool in model.pools
             for index, section in enumerate(pool.replicas)
@@ -331,18 +382,20 @@ class Config(_Section):
         """
 
         def pool_of(name: str, model: ModelSection, pool: PoolSection) -> Pool:
-            replicas = tuple(
-                _replica(_replica_name(name, pool, index), model, section, secrets, embedded_urls)
+            made = [
+                (section, _replica(_replica_name(name, pool, index), model, section, secrets, embedded_urls))
                 for index, section in enumerate(pool.replicas)
-            )
+            ]
             return Pool(
                 pool.name,
                 pool.role,
-                replicas,
+                tuple(replica for section, replica in made if section.discover is None),
                 pool.speculation,
                 pool.max_concurrency,
                 model.timeouts.value(),
                 self.thinking(model),
+                pool.context,
+                tuple(Discovery(section.discover, replica) for section, replica in made if section.discover),
             )
 
         return {

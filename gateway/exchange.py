@@ -9,6 +9,7 @@ import msgspec
 
 from backends.fleet import Member, Placed
 from backends.placement.prompts import Prompt
+from backends.pools.slots import Lease
 from backends.types import Usage
 from classifier.types import ComplexityEstimate
 from gateway.clock import Clock
@@ -36,7 +37,12 @@ def new_request_id(created_ms: int) -> str:
 
 
 class Exchange(msgspec.Struct, eq=False):
-    """What is known of one request; filled in step by step by the pipeline."""
+    """What is known of one request; filled in step by step by the pipeline.
+
+    Attributes:
+        lease: The slot that it holds in a pool now; taken and given back in `gateway.opening`.
+        load: Requests at once on its replica when its answer began, itself included.
+    """
 
     clock: Clock
     endpoint: str
@@ -59,6 +65,8 @@ class Exchange(msgspec.Struct, eq=False):
     first_token: float | None = None
     usage: Usage | None = None
     stream_state: StreamState | None = None
+    lease: Lease | None = None
+    load: float = 0.0
     settled: bool = False
 
     def __post_init__(self) -> None:

@@ -5,20 +5,23 @@ nothing was sent to the client, so that an error can become a status, or another
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 
 import msgspec
 
 from backends.errors import BackendError, BackendOverloaded, BackendTimeout, BackendUnavailable, BackendUnfit
 from backends.fleet import Member, Placed
 from backends.placement.prompts import Prompt
+from backends.pools.desk import FREE
 from backends.protocol import Answer
-from backends.types import EngineFlavour, InferenceRequest, Usage
+from backends.types import EngineFlavour, InferenceRequest, Thinking, Usage
 from gateway.answers import as_events, read_plain, tokens_in_answer, with_reasoning_content
 from gateway.clock import Clock
 from gateway.exchange import Exchange
 from gateway.http import EVENT_STREAM, within
-from gateway.placing import prompt_of, prompt_of_small
+from gateway.placing import Pooled, choices_of, pools_of, prompt_of, prompt_of_small
+from gateway.requests.length import shorten
 from gateway.requests.protocol import ClientRequest
 from gateway.requests.upstream import upstream_body
 from gateway.services import Services
@@ -37,9 +40,6 @@ TRIES_THAT_REACHED = 2
 
 MAX_ANSWER = 64 * 1024 * 1024
 """Most bytes of a plain answer."""
-
-LONGEST_COUNT = 6
-"""Digits of `n` that are believed."""
 
 
 class StreamReader:
@@ -137,6 +137,20 @@ class BegunStream(msgspec.Struct):
 Begun = BegunAnswer | BegunStream
 
 
+class _Step(msgspec.Struct, frozen=True):
+    """A replica to try.
+
+    Attributes:
+        model: Its model.
+        pooled: Why the first pools of the model are first.
+        placed: The replica, and why it.
+    """
+
+    model: str
+    pooled: Pooled
+    placed: Placed
+
+
 async def begin(services: Services, exchange: Exchange, order: Order) -> Begun:
     """Start the answer on the first replica that brings it.
 
@@ -153,46 +167,105 @@ async def begin(services: Services, exchange: Exchange, order: Order) -> Begun:
         BackendError: None brought it; the error is that of the last one tried that has the endpoint.
     """
     failure: BackendError | None = None
-    reached = 0
+    reached, route = 0, _Route(services, exchange, order)
     try:
-        prompt = await prompt_of(services, exchange, order.decision.model)
-        for model, placed in _candidates(services, exchange, order, prompt):
-            member = placed.member
-            exchange.model, exchange.member, exchange.placed = model, member, placed
-            if placed.prompt.names or placed.choice.among > 1:
-                exchange.notes.append(placed.choice.reason)
-            exchange.attempts += 1
-            if exchange.asked is None:
-                exchange.asked = services.clock.monotonic()
-            try:
-                return await _try(services, exchange, order, placed)
-            except (BackendUnavailable, BackendOverloaded, BackendUnfit) as error:
-                if failure is None or not isinstance(error, BackendUnfit):
-                    failure = error
-                _note_failure(services, exchange, member, error)
-                reached += isinstance(error, BackendUnavailable) and error.reached
-                if reached >= TRIES_THAT_REACHED:
-                    break
+        async with aclosing(route.steps()) as steps:
+            async for step in steps:
+                placed = step.placed
+                exchange.model, exchange.member, exchange.placed = step.model, placed.member, placed
+                if placed.prompt.names or placed.choice.among > 1:
+                    exchange.notes.append(placed.choice.reason)
+                exchange.attempts += 1
+                if exchange.asked is None:
+                    exchange.asked = services.clock.monotonic()
+                try:
+                    begun = await _try(services, exchange, order, placed)
+                except (BackendUnavailable, BackendOverloaded, BackendUnfit) as error:
+                    if failure is None or not isinstance(error, BackendUnfit):
+                        failure = error
+                    _note_failure(services, exchange, placed.member, error)
+                    await leave(services, exchange)
+                    reached += isinstance(error, BackendUnavailable) and error.reached
+                    if reached >= TRIES_THAT_REACHED:
+                        break
+                else:
+                    _note_begun(services, exchange, step)
+                    return begun
         exchange.model, exchange.member, exchange.placed = "", None, None  # the notes have who was asked
-        raise failure or services.fleet.nobody(order.decision.model)
+        raise failure or route.full or services.fleet.nobody(order.decision.model)
     finally:
         del failure  # it holds its frames, this one among them: neither would go before a look for cycles
 
 
-def _candidates(
-    services: Services, exchange: Exchange, order: Order, prompt: Prompt
-) -> Iterator[tuple[str, Placed]]:
-    """Yield where to try, in order: the replicas of the chosen model, then those of its fallbacks."""
-    fleet, decision = services.fleet, order.decision
-    for model in (decision.model, *decision.fallbacks):
-        tried: list[Member] = []
-        if model != decision.model:
-            prompt = prompt_of_small(services, exchange, model)
-        while len(tried) < REPLICAS_PER_MODEL and (placed := fleet.place(model, tried, prompt)) is not None:
-            tried.append(placed.member)
-            yield model, placed
-        if not tried:
-            exchange.notes.append(str(services.fleet.nobody(model)))
+class _Route:
+    """Where to try, one after the other: the pools of the chosen model in order, then those of its fallbacks.
+
+    The pools come first, then placement chooses among the replicas of those that are as good as each other.
+
+    Attributes:
+        full: The error for the last pool that had no room; None when all had.
+    """
+
+    def __init__(self, services: Services, exchange: Exchange, order: Order) -> None:
+        self._services = services
+        self._exchange = exchange
+        self._order = order
+        self._tried: list[Member] = []
+        self.full: BackendOverloaded | None = None
+
+    async def steps(self) -> AsyncGenerator[_Step]:
+        """Yield the replicas to try, each with a slot of its pool in `exchange.lease`."""
+        services, exchange, decision = self._services, self._exchange, self._order.decision
+        for model in (decision.model, *decision.fallbacks):
+            if model == decision.model:
+                prompt = await prompt_of(services, exchange, model)
+            else:
+                prompt = prompt_of_small(services, exchange, model)
+            pooled = pools_of(services, exchange, model, decision)
+            before = len(self._tried)
+            for pools in pooled.choice.order:
+                async with aclosing(self._places(model, prompt, pools, stays=pooled.stays)) as places:
+                    async for placed in places:
+                        yield _Step(model, pooled, placed)
+            if len(self._tried) == before:
+                exchange.notes.append(str(self.full or services.fleet.nobody(model)))
+
+    async def _places(
+        self, model: str, prompt: Prompt, pools: Sequence[str], *, stays: bool
+    ) -> AsyncGenerator[Placed]:
+        """Yield places in pools that are as good as each other."""
+        fleet, open_pools, count = self._services.fleet, list(pools), 0
+        while count < REPLICAS_PER_MODEL and open_pools:
+            placed = fleet.place(model, self._tried, prompt, open_pools)
+            if placed is None:
+                return
+            pool = placed.member.pool.name
+            lease = self._exchange.lease = await self._services.desk.enter(model, pool, stays=stays)
+            if lease is None:
+                open_pools.remove(pool)
+                self.full = _full(model, pool)
+                continue
+            if lease is not FREE:  # others were placed meanwhile, and replicas may have left
+                placed = fleet.place(model, self._tried, prompt, [pool])
+                if placed is None:
+                    await leave(self._services, self._exchange)
+                    open_pools.remove(pool)
+                    continue
+            count += 1
+            self._tried.append(placed.member)
+            yield placed
+
+
+def _full(model: str, pool: str) -> BackendOverloaded:
+    name = f"{model}/{pool}"
+    return BackendOverloaded(f"The pool {name} is full.", replica=name, status=429, retry_after=1.0)
+
+
+async def leave(services: Services, exchange: Exchange) -> None:
+    """Give the slot back that a request holds, if it does."""
+    lease, exchange.lease = exchange.lease, None
+    if lease is not None:
+        await services.desk.leave(lease)
 
 
 async def _try(services: Services, exchange: Exchange, order: Order, placed: Placed) -> Begun:
@@ -229,7 +302,7 @@ async def _ask(services: Services, exchange: Exchange, order: Order, placed: Pla
     request, since, member = order.request, services.clock.monotonic(), placed.member
     timeouts = member.pool.timeouts
     patience = timeouts.first_token if request.stream else timeouts.for_plain()
-    engine_request = _request(exchange, order, member, patience)
+    engine_request = _request(services, exchange, order, member, patience)
     answer = await member.open(engine_request, services.fleet.send(exchange.model, placed))
     asked = _Asked(member, answer, since)
     try:
@@ -248,21 +321,24 @@ async def _ask(services: Services, exchange: Exchange, order: Order, placed: Pla
         raise
 
 
-def _request(exchange: Exchange, order: Order, member: Member, patience: float) -> InferenceRequest:
+def _request(
+    services: Services, exchange: Exchange, order: Order, member: Member, patience: float
+) -> InferenceRequest:
     request, decision, tenant, replica = order.request, order.decision, order.caller.tenant, member.replica
     is_vllm = replica.flavour is EngineFlavour.VLLM
-    salted = is_vllm and not tenant.shared_cache
     adapted = adapt(request.fields, decision.effort, replica, member.pool.thinking)
     exchange.effort = adapted.effort
     if adapted.note:
         exchange.notes.append(f"{replica.name}: {adapted.note}")
+    thinks = member.pool.thinking is Thinking.DEEPSEEK
+    fields = shorten(adapted.fields, request, tenant.answers, replica.flavour, thinks=thinks)
     body = upstream_body(
         request,
         replica.upstream_model,
         max_output_tokens=decision.max_output_tokens,
-        cache_salt=tenant.name if salted else None,
+        cache_salt=services.salts.of(tenant, replica),
         running_usage=is_vllm,
-        adapted=adapted.fields,
+        adapted=fields,
     )
     return InferenceRequest(request.path, body, request.stream, order.headers, patience)
 
@@ -272,8 +348,7 @@ def _stream(services: Services, exchange: Exchange, request: ClientRequest, aske
     member, answer = asked.member, asked.answer
     replica = member.replica
     cut_usage = replica.flavour is EngineFlavour.VLLM and not request.wants_running_usage
-    count = bytes(request.fields.get("n", b"1"))
-    choices = int(count) if count.isdigit() and len(count) < LONGEST_COUNT else 1
+    choices = choices_of(request)
     relay = Relay(replica.name, show_usage=request.wants_usage, cut_usage=cut_usage, choices=choices)
     exchange.stream_state = relay.state
     reader = StreamReader(answer, member, relay.state, services.clock, asked.since)
@@ -349,6 +424,17 @@ async def _collect(answer: Answer, name: str) -> bytes:
 def _before_the_start(error: BackendError) -> BackendUnavailable:
     """Return what an error half way means before anything was sent on: it is one on the way."""
     return BackendUnavailable(str(error), replica=error.replica)
+
+
+def _note_begun(services: Services, exchange: Exchange, step: _Step) -> None:
+    """Take down where an answer has begun, and why there."""
+    now, member, pooled = services.clock.monotonic(), step.placed.member, step.pooled
+    exchange.load = member.load(now)
+    services.telemetry.placed(step.model, member.pool.name, pooled.choice.reason)
+    if pooled.choice.reason != "only":
+        exchange.notes.append(f"pool:{pooled.choice.reason}:{member.pool.name}")
+    if pooled.conversation is not None:
+        services.desk.homes.note(pooled.conversation, member.pool.name, now)
 
 
 def _note_failure(services: Services, exchange: Exchange, member: Member, error: BackendError) -> None:

@@ -14,7 +14,7 @@ from classifier.types import Conversation
 from gateway.errors import ClientLeft, KeyMissing, LedgerUnavailable, to_answer
 from gateway.exchange import HEADER, Exchange
 from gateway.http import EVENT_STREAM, JSON, ClientPresence, Receive, Reply, Scope, Send, header, read_body
-from gateway.opening import BegunAnswer, BegunStream, Order, begin
+from gateway.opening import BegunAnswer, BegunStream, Order, begin, leave
 from gateway.placing import volatile_in, weighed
 from gateway.records import RequestRecord, Status
 from gateway.requests.needs import needs_of, token_ids_of
@@ -99,6 +99,8 @@ async def answer_request(
         raise
     except Exception as error:  # noqa: BLE001 - the last place that can turn an error into an answer
         await _fail(services, exchange, error, reply)
+    finally:
+        await leave(services, exchange)
 
 
 def identify(services: Services, scope: Scope) -> Caller:
@@ -194,7 +196,9 @@ def _look_for_volatile(
     found = volatile_in(request)
     if found is not None:
         services.telemetry.volatile_prefix(caller.tenant.name)
-        exchange.notes.append(f"prefix:volatile: {found.what} at character {found.at} of the system prompt")
+        exchange.notes.append(
+            f"prefix:volatile: {found.what} at character {found.before} of the system prompt"
+        )
 
 
 def _headers_to_hand_on(scope: Scope) -> dict[str, str]:
@@ -305,6 +309,10 @@ async def _settle(
     record = exchange.record(status, http_status, error, prices)
     services.telemetry.settled(record)
     _learn(services, exchange)
+    _note_pace(services, exchange, record)
+    if status == "ok" and exchange.member is not None and exchange.request is not None:
+        usage = exchange.final_usage()
+        services.prefixes.answered(exchange.caller.tenant, exchange.member, exchange.request, usage)
     writing = services.ledger.record(record)
     if wait:
         with contextlib.suppress(
@@ -312,3 +320,14 @@ async def _settle(
         ):  # the record is in the log; no answer is held back for it
             await writing
     return record
+
+
+def _note_pace(services: Services, exchange: Exchange, record: RequestRecord) -> None:
+    """Tell the desk how fast a stream came that went well; a plain answer does not show when it began."""
+    first, member = exchange.first_token, exchange.member
+    if record.status == "ok" and first is not None and member is not None:
+        now = services.clock.monotonic()
+        load = (exchange.load + member.load(now)) / 2
+        services.desk.answered(
+            record.model, member, load=load, tokens=record.completion_tokens - 1, seconds=now - first
+        )

@@ -20,6 +20,9 @@ from backends.models.store import ModelStore
 from backends.placement.block_events import TrackedGroups
 from backends.placement.event_reader import KvEventReader
 from backends.placement.naming import PromptNamer, root_of
+from backends.pools.desk import PoolDesk
+from backends.pools.membership import Membership
+from backends.pools.slots import Slots
 from backends.types import Pool
 from classifier.domains import DOMAINS
 from classifier.errors import ClassifierError
@@ -31,7 +34,11 @@ from gateway.errors import StartFailed
 from gateway.health import Health
 from gateway.ledger import Ledger
 from gateway.placing import make_namer
+from gateway.prefixes.metrics import PrefixMetrics
+from gateway.prefixes.shared import SharedPrefixes
+from gateway.prefixes.warming import Prefixes
 from gateway.rankers import Rankers
+from gateway.salts import Salts, kept_secret
 from gateway.services import Services
 from gateway.settings import Settings
 from gateway.telemetry import Telemetry
@@ -42,6 +49,9 @@ from policies.tenant_file import KnownNames
 from policies.tenants import TenantBook
 
 log = logging.getLogger(__name__)
+
+DRAFT_TOKENS = 8
+"""Most tokens that an embedded engine of a pool with speculation drafts."""
 
 RESTART_PAUSE = 5.0
 """Seconds before a background job that failed is started again."""
@@ -97,6 +107,7 @@ class _Plan:
     ledger_url: str
     redis_url: str
     valkey: ProcessSpec | None
+    salt_secret: str
 
 
 def _plan(config: Config, settings: Settings) -> _Plan:
@@ -122,9 +133,10 @@ def _plan(config: Config, settings: Settings) -> _Plan:
             for name, model in config.models.items()
         },
         engines=_engine_specs(placed, settings),
-        ledger_url=_ledger_url(config, settings),
+        ledger_url=ledger_url(config, settings),
         redis_url=redis_url,
         valkey=valkey,
+        salt_secret=config.server.salt_secret(settings.secrets),
     )
 
 
@@ -136,6 +148,7 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
     if plan.valkey is not None:
         await stack.enter_async_context(SupervisedProcess(plan.valkey))
         await asyncio.to_thread(embedded_url_file(settings).write_text, plan.redis_url)
+    salts = await asyncio.to_thread(_salts, plan.salt_secret, settings)
     redis = connect(plan.redis_url)
     stack.push_async_callback(redis.aclose)
     await _start_engines(plan.engines, stack)
@@ -143,17 +156,33 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
     clock = SystemClock()
     fleet = Fleet(plan.pools, monotonic=clock.monotonic)
     stack.push_async_callback(fleet.aclose)
+    membership = Membership(fleet)
+    slots = Slots(redis, process=secrets.token_hex(8), monotonic=clock.monotonic)
+    desk = PoolDesk(fleet, slots, monotonic=clock.monotonic)
     reference = [plan.classifier.reference_cut((index + 0.5) / SEED) for index in range(SEED)]
     scores = RecentScores(reference, process=secrets.token_hex(8))
     for tenant in plan.tenants.names():
         scores.begin(tenant, plan.rankers.kind(tenant))
-    telemetry.watch(fleet)
+    telemetry.watch(fleet, desk)
+    prefixes = Prefixes(
+        fleet,
+        plan.tenants,
+        SharedPrefixes(redis),
+        salts=salts,
+        models=config.facts(),
+        clock=clock,
+        pinned=frozenset(name for name, model in config.models.items() if model.gsm is not None),
+    )
+    telemetry.watch_prefixes(PrefixMetrics(prefixes))
     services = Services(
         clock=clock,
         tenants=plan.tenants,
         rankers=plan.rankers,
         scores=scores,
         fleet=fleet,
+        desk=desk,
+        salts=salts,
+        prefixes=prefixes,
         ledger=ledger,
         telemetry=telemetry,
         models=config.facts(),
@@ -164,15 +193,26 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
     jobs: dict[str, Callable[[], Awaitable[None]]] = {
         "reload tenants": plan.tenants.keep_reloading,
         "probe replicas": fleet.keep_probing,
+        "find replicas": membership.keep_looking,
+        "read engines": desk.keep_reading,
+        "renew slots": slots.keep_renewing,
+        "keep prefixes": prefixes.keep_warm,
         "exchange scores": lambda: scores.keep_exchanging(redis, plan.tenants),
         "refresh rankers": lambda: plan.rankers.keep_fresh(
             redis, plan.tenants, began=scores.begin, failed=telemetry.gains_not_read
         ),
         **_event_jobs(fleet, config),
     }
+    await membership.look()
     await _warn_of_absent(fleet)
     await _start_jobs(stack, jobs)
+    await prefixes.until_ready()
     return create_app(services, Health(fleet, ledger, redis))
+
+
+def _salts(secret: str, settings: Settings) -> Salts:
+    """Return what keeps the cached prefixes of tenants apart, under a kept secret where none is stated."""
+    return Salts(secret.encode() if secret else kept_secret(settings.state_dir / "cache-salt.key"))
 
 
 def _event_jobs(fleet: Fleet, config: Config) -> dict[str, Callable[[], Awaitable[None]]]:
@@ -190,7 +230,8 @@ def _event_jobs(fleet: Fleet, config: Config) -> dict[str, Callable[[], Awaitabl
     return jobs
 
 
-def _ledger_url(config: Config, settings: Settings) -> str:
+def ledger_url(config: Config, settings: Settings) -> str:
+    """Return where records are kept; the state folder is made for those that are there."""
     if config.ledger is not None:
         return config.ledger.resolve("ledger", settings.secrets)
     settings.state_dir.mkdir(parents=True, exist_ok=True)
@@ -212,6 +253,7 @@ def _engine_specs(plans: list[tuple[EmbeddedEngine, int]], settings: Settings) -
                 slots=engine.section.slots,
                 threads=engine.section.threads,
                 chat_template=store.chat_template(engine.source),
+                draft_tokens=DRAFT_TOKENS if engine.speculation else 0,
             ),
         )
         for engine, port in plans

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 
 from backends.fleet import Fleet
 from backends.placement.naming import PromptNamer
+from backends.pools.desk import PoolDesk
 from gateway.clock import Clock
 from gateway.ledger import Ledger
+from gateway.prefixes.warming import Prefixes
 from gateway.rankers import Rankers
+from gateway.salts import Salts
 from gateway.telemetry import Telemetry
 from policies.recent_scores import RecentScores
 from policies.tenants import TenantBook
@@ -30,6 +33,9 @@ class Services:
     rankers: Rankers
     scores: RecentScores
     fleet: Fleet
+    desk: PoolDesk
+    salts: Salts
+    prefixes: Prefixes
     ledger: Ledger
     telemetry: Telemetry
     models: ModelTable

@@ -16,11 +16,13 @@ class Settings:
         models_dir: Where model files are cached (FLASHLANE_MODELS).
         state_dir: Where a local gateway keeps its ledger, tenants and Valkey data (FLASHLANE_STATE).
         secrets: The environment, asked only for the names that a configuration gives (`api_key_env`).
+        engine_python: Python of the environment that vLLM is installed in (FLASHLANE_ENGINE_PYTHON).
     """
 
     models_dir: Path
     state_dir: Path
     secrets: Mapping[str, str]
+    engine_python: str = "python3"
 
     @classmethod
     def from_env(cls) -> "Settings":
@@ -32,4 +34,5 @@ class Settings:
             models_dir=Path(env.get("FLASHLANE_MODELS") or cache / "models"),
             state_dir=Path(env.get("FLASHLANE_STATE") or state),
             secrets=env,
+            engine_python=env.get("FLASHLANE_ENGINE_PYTHON") or "python3",
         )

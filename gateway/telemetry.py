@@ -3,9 +3,12 @@
 import asyncio
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.registry import Collector
 
 from backends.fleet import Fleet
+from backends.pools.desk import PoolDesk
+from gateway.fleet_metrics import FleetMetrics
 from gateway.records import RequestRecord
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -80,6 +83,12 @@ class Telemetry:
             ("replica", "kind"),
             registry=registry,
         )
+        self._placed = Counter(
+            "flashlane_pool_requests",
+            "Answers that began in a pool, by why a pool was tried first.",
+            ("model", "pool", "why"),
+            registry=registry,
+        )
         self._refused = Counter(
             "flashlane_refused", "Requests refused before a tenant was known.", ("code",), registry=registry
         )
@@ -112,17 +121,17 @@ class Telemetry:
             registry=registry,
         )
 
-    def watch(self, fleet: Fleet) -> None:
-        """Show what is in flight on every replica."""
-        gauge = Gauge(
-            "flashlane_in_flight",
-            "Requests on a replica now.",
-            ("model", "pool", "replica"),
-            registry=self._registry,
-        )
-        for model, member in fleet.members():
-            child = gauge.labels(model, member.pool.name, member.replica.name)
-            child.set_function(lambda member=member: float(member.in_flight))
+    def watch(self, fleet: Fleet, desk: PoolDesk) -> None:
+        """Show what is known of every replica and pool whenever somebody looks."""
+        self._registry.register(FleetMetrics(fleet, desk))
+
+    def placed(self, model: str, pool: str, why: str) -> None:
+        """Count one request whose answer has begun."""
+        self._count(self._placed, model, pool, why)
+
+    def watch_prefixes(self, prefixes: Collector) -> None:
+        """Show how tenants' prefixes stand."""
+        self._registry.register(prefixes)
 
     def settled(self, record: RequestRecord) -> None:
         """Count one request whose tenant is known.

@@ -2,12 +2,26 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+import msgspec
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from policies.errors import TenantFileInvalid
-from policies.types import FLASH, STANDARD, TASK_PARTS, ContextRule, Key, Mode, Routing, TaskPart, Tenant
+from policies.types import (
+    FLASH,
+    STANDARD,
+    TASK_PARTS,
+    Answers,
+    ContextRule,
+    Key,
+    LabelRule,
+    Mode,
+    Prefix,
+    Routing,
+    TaskPart,
+    Tenant,
+)
 from policies.validation import describe, unknown_name
 from policies.yaml_file import YamlInvalid, read_yaml
 
@@ -54,6 +68,9 @@ class RoutingSection(_Section):
     tokenizer: str | None = Field(
         default=None, min_length=1, description="The one that token ids in `logit_bias` and the like are of."
     )
+    speculation: Literal["auto", "off"] = Field(
+        default="auto", description="`off` keeps away from pools with speculative decoding."
+    )
 
 
 class LimitsSection(_Section):
@@ -79,10 +96,23 @@ class ContextSection(_Section):
     on_overflow: Literal["standard", "truncate", "reject"] = "standard"
 
 
+class LabelSection(_Section):
+    """A prompt that only sorts: the answer is one of some labels, and nothing else."""
+
+    system: str = Field(min_length=8, description="How its system prompt begins.")
+    choose: Words = Field(min_length=2, description="The labels.")
+
+
 class OutputSection(_Section):
     """Caps on the answer."""
 
     max_tokens: int | None = Field(default=None, gt=0)
+    stop: Words = Field(
+        default_factory=list[str], max_length=4, description="Ends an answer, where a request has no `stop`."
+    )
+    labels: list[LabelSection] = Field(
+        default_factory=list[LabelSection], description="Prompts that are answered by a label alone."
+    )
 
 
 class CacheSection(_Section):
@@ -91,11 +121,47 @@ class CacheSection(_Section):
     isolation: Literal["tenant", "shared"] = "tenant"
 
 
+MAX_PREFIXES = 32
+"""Prefixes of a tenant: each of them takes room in every engine's KV cache."""
+
+
+def _with_roles(messages: list[dict[str, object]]) -> list[dict[str, object]]:
+    for index, message in enumerate(messages):
+        if not isinstance(message.get("role"), str):
+            raise ValueError(f"message {index} has no role")  # noqa: TRY004 - Pydantic takes no other
+        if not isinstance(message.get("content"), str | list | None):
+            raise ValueError(f"message {index}: its content is no text and no list")  # noqa: TRY004
+    return messages
+
+
 class PrefixSection(_Section):
-    """A prompt to compute before it is needed."""
+    """A prompt to compute before it is needed: what requests begin with, as they send it."""
 
     name: Name
-    messages: list[dict[str, object]] = Field(min_length=1)
+    messages: Annotated[list[dict[str, object]], AfterValidator(_with_roles)] = Field(
+        min_length=1, description="System prompt and examples, without the user's own turn."
+    )
+    tools: list[dict[str, object]] | None = Field(
+        default=None, min_length=1, description="Those of the requests: they stand in the prompt, too."
+    )
+    models: Words | None = Field(
+        default=None, min_length=1, description="Left out: every model that the tenant may use."
+    )
+    reasoning_effort: str | None = Field(
+        default=None,
+        min_length=1,
+        description="As the requests have it; some templates write it at the head.",
+    )
+    chat_template_kwargs: dict[str, object] | None = Field(
+        default=None, min_length=1, description="As the requests have them."
+    )
+
+    def to_prefix(self) -> Prefix:
+        """Return the value that the rest of the program works with."""
+        fields = self.model_dump(exclude={"name", "models"}, exclude_none=True)
+        fields["messages"] = self.messages  # a content of null is part of a message
+        models = None if self.models is None else frozenset(self.models)
+        return Prefix(self.name, msgspec.json.encode(fields), models)
 
 
 class TenantFile(_Section):
@@ -111,7 +177,15 @@ class TenantFile(_Section):
     context: ContextSection = Field(default_factory=ContextSection)
     output: OutputSection = Field(default_factory=OutputSection)
     cache: CacheSection = Field(default_factory=CacheSection)
-    prefixes: list[PrefixSection] = Field(default_factory=list[PrefixSection])
+    prefixes: list[PrefixSection] = Field(default_factory=list[PrefixSection], max_length=MAX_PREFIXES)
+
+    @model_validator(mode="after")
+    def _prefixes_differ(self) -> Self:
+        names = [prefix.name for prefix in self.prefixes]
+        double = sorted({name for name in names if names.count(name) > 1})
+        if double:
+            raise ValueError(f"two prefixes are called {double[0]!r}; give each its own name")
+        return self
 
     def to_tenant(self) -> Tenant:
         """Return the value that the rest of the program works with."""
@@ -131,10 +205,16 @@ class TenantFile(_Section):
                 standard_keywords=tuple(word.lower() for word in routing.standard_keywords),
                 fallback=tuple(routing.fallback),
                 tokenizer=routing.tokenizer,
+                speculation=routing.speculation != "off",
             ),
             context=ContextRule(self.context.max_input_tokens, self.context.on_overflow),
             max_output_tokens=self.output.max_tokens,
+            answers=Answers(
+                tuple(self.output.stop),
+                tuple(LabelRule(rule.system, tuple(rule.choose)) for rule in self.output.labels),
+            ),
             shared_cache=self.cache.isolation == "shared",
+            prefixes=tuple(prefix.to_prefix() for prefix in self.prefixes),
         )
 
     def not_enforced(self) -> list[str]:
@@ -143,7 +223,6 @@ class TenantFile(_Section):
             "priority": "priority" in self.model_fields_set,
             "limits": self.limits is not None,
             "budget": self.budget is not None,
-            "prefixes": bool(self.prefixes),
             "routing.sticky": self.routing.sticky != "none",
         }
         return [key for key, present in named.items() if present]
@@ -174,6 +253,7 @@ class KnownNames:
             ("routing.fallback", file.routing.fallback, self.models),
             ("routing.standard_domains", file.routing.standard_domains, self.domains),
             ("routing.tokenizer", filter(None, [file.routing.tokenizer]), self.tokenizers),
+            *((f"prefixes.{p.name}.models", p.models or (), self.models) for p in file.prefixes),
         ):
             for name in names:
                 if name not in known:

@@ -64,6 +64,7 @@ class Routing:
         standard_keywords: Words that send a request to standard, lower case.
         fallback: Models to try, in order, when the chosen one cannot start an answer.
         tokenizer: The one that the tenant's token ids (`logit_bias`, ...) are of; None when not declared.
+        speculation: Whether its answers may come from pools with speculative decoding.
     """
 
     mode: Mode = Mode.AUTO
@@ -75,6 +76,7 @@ class Routing:
     standard_keywords: tuple[str, ...] = ()
     fallback: tuple[str, ...] = (STANDARD, FLASH)
     tokenizer: str | None = None
+    speculation: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +93,53 @@ class ContextRule:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelRule:
+    """A prompt that only sorts: its answers are labels.
+
+    Attributes:
+        system: How its system prompt begins.
+        choose: The labels, one of which is the whole answer.
+    """
+
+    system: str
+    choose: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """How a tenant's answers are kept short, where a request does not say otherwise.
+
+    Attributes:
+        stop: Texts at which an answer ends.
+        labels: Prompts that are answered by a label; the first that fits counts.
+    """
+
+    stop: tuple[str, ...] = ()
+    labels: tuple[LabelRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Key:
     """An API key, known by its hash only."""
 
     name: str
     sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """What a tenant's requests begin with, to be computed before the first of them comes.
+
+    Attributes:
+        name: Unique within its tenant.
+        fields: JSON of the fields of a chat request that begins so: `messages`, and whatever else its chat
+            template reads (`tools`, `reasoning_effort`, `chat_template_kwargs`).
+        models: Where it is computed; None means all that the tenant may use.
+    """
+
+    name: str
+    fields: bytes
+    models: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +154,9 @@ class Tenant:
         routing: How `auto` is decided.
         context: The rule for long inputs.
         max_output_tokens: Cap on `max_tokens`; None for none.
+        answers: How they are kept short.
         shared_cache: True when it shares cached prefixes with other tenants that agree to.
+        prefixes: Prompts to compute before they are needed.
     """
 
     name: str
@@ -120,7 +166,9 @@ class Tenant:
     routing: Routing = field(default_factory=Routing)
     context: ContextRule = field(default_factory=ContextRule)
     max_output_tokens: int | None = None
+    answers: Answers = field(default_factory=Answers)
     shared_cache: bool = False
+    prefixes: tuple[Prefix, ...] = ()
 
     def may_use(self, model: str) -> bool:
         """Tell whether the tenant may be served by `model`."""

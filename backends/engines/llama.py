@@ -24,6 +24,7 @@ class LlamaOptions:
         threads: Of computation; None takes `llama_threads` of this machine.
         cache_mib: Memory for the KV cache of prompts that left their slot, in MiB.
         chat_template: Name of a llama.cpp template to use in place of the file's own; None keeps that.
+        draft_tokens: Most tokens drafted from what the text has said before (n-grams); 0 turns that off.
     """
 
     context: int = 4096
@@ -31,6 +32,7 @@ class LlamaOptions:
     threads: int | None = None
     cache_mib: int = 256
     chat_template: str | None = None
+    draft_tokens: int = 0
 
 
 _DEFAULTS: Final = LlamaOptions()
@@ -60,6 +62,8 @@ def llama_spec(
         "--threads", str(threads),
         "--cache-mib", str(options.cache_mib),
     )  # fmt: skip
+    if options.draft_tokens:
+        argv += ("--draft-tokens", str(options.draft_tokens))
     if options.chat_template is not None:
         argv += ("--chat-template", options.chat_template)
     return ProcessSpec(

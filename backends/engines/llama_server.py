@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 _GGUF_MAGIC: Final = b"GGUF"
+_NGRAM: Final = 3  # tokens that must have come before for what followed them to be a draft
 _WARNINGS: Final = 2  # llama.cpp's verbosity: information (3) would print lines for every request
 
 
@@ -41,6 +42,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--cache-mib", type=int, default=256, help="memory for prompts of idle slots, in MiB")
     parser.add_argument(
         "--chat-template", default="", help="name of a template; the file's own when left out"
+    )
+    parser.add_argument(
+        "--draft-tokens", type=int, default=0, help="most tokens drafted from n-grams of the text; 0 for none"
     )
     parser.add_argument("--exit-with-stdin", action="store_true", help="exit when standard input ends")
     return parser.parse_args(arguments)
@@ -73,6 +77,11 @@ def _serve(options: argparse.Namespace) -> str:
     params.cache_ram_mib = options.cache_mib
     params.chat_template = options.chat_template
     params.endpoint_metrics = True
+    if options.draft_tokens:
+        kinds = xllamacpp.common_speculative_type
+        params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
+        params.speculative.ngram_simple.size_n = _NGRAM
+        params.speculative.ngram_simple.size_m = options.draft_tokens
     params.ui = False
     params.cors_origins = ""  # only programs talk to it; web pages shall not
     params.verbosity = _WARNINGS

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from backends.placement.held import HeldGroups, SentGroups
-from backends.placement.load import EngineLoad
 from backends.placement.prompts import Prompt
 from backends.placement.work import PrefillQueue, Ticket
 
@@ -27,13 +26,13 @@ class Standing:
     Attributes:
         held: The groups that it holds.
         queue: The prompts that it has to read.
-        load: What its own metrics said last.
+        started: When its engine said that its process started, seconds since the epoch.
         kept_by_events: Whether its engine tells what it holds, a restart included.
     """
 
     held: HeldGroups = field(default_factory=lambda: SentGroups(SENT_GROUPS, ttl=SENT_SECONDS))
     queue: PrefillQueue = field(default_factory=PrefillQueue)
-    load: EngineLoad | None = None
+    started: float | None = None
     kept_by_events: bool = False
     _believed: float = 1.0
     _tells: bool = False
@@ -77,16 +76,13 @@ class Standing:
             self.held.clear()
         self._believed = 1.0
 
-    def saw_load(self, load: EngineLoad) -> None:
-        """Note what the engine's metrics say; a start that is another than before is a restart."""
-        before = None if self.load is None else self.load.started
-        if before is not None and load.started is not None and load.started != before:
+    def saw_start(self, started: float | None) -> None:
+        """Note when its process started, if it says so; another time than before is a restart."""
+        if started is None:
+            return
+        if self.started is not None and started != self.started:
             self.restarted()
-        self.load = load
-
-    def others(self, ours: int) -> int:
-        """Return how many requests are on it that are not ours, as it said last."""
-        return 0 if self.load is None else max(0, self.load.running + self.load.waiting - ours)
+        self.started = started
 
 
 def deepest(prompt: Prompt, held: Sequence[int]) -> bytes | None:

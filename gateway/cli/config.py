@@ -13,6 +13,7 @@ from gateway.rankers import Rankers
 from gateway.runtime import known_names, versions_folder
 from gateway.settings import Settings
 from policies.errors import TenantFileInvalid
+from policies.prefix_files import volatile_prefixes
 from policies.tenant_file import TenantFile
 from policies.tenants import TenantBook, files_of
 
@@ -25,7 +26,7 @@ def check(file: Annotated[Path, typer.Argument(help="A flashlane.yaml.")]) -> No
     with errors_end_the_command():
         config = load_config(file)
         idle = [f"{file}: {key}" for key in config.not_enforced()]
-        folder, bounds = config.tenants, list[str]()
+        folder, bounds, volatile = config.tenants, list[str](), list[str]()
         if folder is not None:
             if not folder.is_dir():
                 raise TenantFileInvalid(f"{file}: tenants: there is no folder {folder}.")
@@ -33,10 +34,11 @@ def check(file: Annotated[Path, typer.Argument(help="A flashlane.yaml.")]) -> No
                 TenantBook(folder, known_names(config))
             for path, tenant in files_of(folder):
                 idle += [f"{path}: {key}" for key in tenant.not_enforced()]
+                volatile += [f"{path}: prefixes.{name}: {found}" for name, found in volatile_prefixes(tenant)]
                 bounds += _bound(path, tenant, versions_folder(config, Settings.from_env()), config)
     for line in idle:
         print(f"{line}: read, but this version does not act on it yet")
-    for line in bounds:
+    for line in volatile + bounds:
         print(line)
     print(f"{file}: is valid")
 

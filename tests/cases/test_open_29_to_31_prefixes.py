@@ -14,8 +14,8 @@ import pytest
 import zmq.asyncio
 
 from backends.placement.block_events import TrackedGroups
-from backends.placement.load import EngineLoad
 from backends.placement.naming import PromptNamer
+from backends.pools.engine_metrics import EngineCounts
 from gateway.exchange import HEADER
 from gateway.placing import make_namer
 from tests.cases.playing import EASY, WEATHER, answering, ask, member, record_of
@@ -132,7 +132,7 @@ async def test_29a_a_hot_prefix_spreads_and_nobody_waits_while_a_replica_is_idle
 async def test_29b_our_own_requests_count_between_two_polls(start: Start):
     async with start(2, seconds=0.3) as flash:
         for index, running in enumerate((0, 1)):
-            member(flash.gateway, f"flash/main/{index}").standing.saw_load(EngineLoad(running=running))
+            member(flash.gateway, f"flash/main/{index}").heard(EngineCounts(running=running), 0)
         told = await asyncio.gather(*(flash.ask("Say hello", system="Hello.") for _ in range(8)))
         assert max(Counter(told).values()) <= 5
 
@@ -153,7 +153,7 @@ async def test_30a_an_engine_that_was_restarted_gets_no_credit(start: Start):
         metrics = "vllm:num_requests_running 0\nprocess_start_time_seconds {}\n"
         for started in (1, 2):
             flash.upstreams[index].metrics = metrics.format(started)
-            await flash.gateway.services.fleet.read_loads()
+            await flash.gateway.services.desk.read_engines()
         flash.engines[index].clear()
         predicted, cached = await flash.predicted()
         assert (predicted, cached) == (0, 0)
@@ -168,7 +168,7 @@ async def test_30b_an_engine_that_tells_that_its_cache_was_cleared_gets_no_credi
             messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": EASY}]
             tokens = tokens_of(trained(), {"messages": messages})
             blocks = [b"%d" % number for number in range(len(tokens) // 4)]
-            salts = [["acme"], *[None] * (len(blocks) - 1)]
+            salts = [[flash.gateway.services.salts.of_name("acme")], *[None] * (len(blocks) - 1)]
             await publisher.publish(stored(blocks, tokens[: 4 * len(blocks)], extra_keys=salts))
             held = member(flash.gateway).standing.held
             assert isinstance(held, TrackedGroups)

@@ -78,10 +78,10 @@ def test_a_good_configuration_is_valid(config: Path):
 
 
 def test_what_is_read_and_not_acted_on_is_said(config: Path):
-    config.write_text(GOOD.replace("{name: main,", "{name: main, max_concurrency: 8,", 1))
+    config.write_text(GOOD.replace("{port: 0}", "{port: 0, admin_key_env: ADMIN}", 1))
     write_tenant(config.parent / "tenants", "acme", KEY, {"limits": {"rpm": 5}})
     lines = flashlane("config", "check", config).stdout.splitlines()
-    assert any("models.flash.pools.main.max_concurrency: read, but" in line for line in lines)
+    assert any("server.admin_key_env: read, but" in line for line in lines)
     assert any("acme.yaml: limits: read, but" in line for line in lines)
     assert lines[-1] == f"{config}: is valid"
 

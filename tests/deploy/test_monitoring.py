@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import combinations
@@ -15,15 +15,26 @@ from pydantic import BaseModel, Field
 
 from backends.errors import BackendUnavailable
 from backends.fleet import Fleet
+from backends.pools.desk import PoolDesk
+from backends.pools.engine_metrics import EngineCounts, EngineWord
+from backends.pools.slots import Slots
+from backends.types import Pool
+from gateway.clock import SystemClock
 from gateway.config import load_config
 from gateway.errors import TABLE
+from gateway.prefixes.metrics import PrefixMetrics
+from gateway.prefixes.shared import SharedPrefixes
+from gateway.prefixes.warming import Prefixes
 from gateway.records import RequestRecord
+from gateway.salts import Salts
 from gateway.telemetry import Telemetry
+from policies.redis_client import connect
+from policies.types import Prefix, Tenant
 from policies.yaml_file import read_yaml
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-EXAMPLE = ROOT / "examples" / "self-hosted-vllm" / "flashlane.yaml"
+EXAMPLE = ROOT / "examples" / "self-hosted-vllm" / "two-pools.yaml"
 
 Metrics = Mapping[str, frozenset[str]]
 """Name of a series -> its labels."""
@@ -90,11 +101,44 @@ def record() -> RequestRecord:
     )
 
 
+def busy_fleet(pools: Mapping[str, Sequence[Pool]]) -> tuple[Fleet, PoolDesk]:
+    """Return a fleet and its desk that know all there is to know of engines and pools."""
+    fleet = Fleet(pools, monotonic=lambda: 0.0)
+    desk = PoolDesk(fleet, Slots(None, process="p", monotonic=lambda: 0.0), monotonic=lambda: 0.0)
+    counts = EngineCounts(running=1.0, waiting=0.0, kv_use=0.5, drafts=60.0, drafted=300.0, accepted=150.0)
+    for model, member in fleet.members():
+        member.word = EngineWord(counts, 0.0, 0)
+        member.acceptance.saw(counts)
+        desk.answered(model, member, load=1.0, tokens=20, seconds=1.0)
+    return fleet, desk
+
+
+class OneTenant:
+    """One tenant with one prefix."""
+
+    def tenants(self) -> Sequence[Tenant]:
+        fields = b'{"messages": [{"role": "system", "content": "Be brief."}]}'
+        return [Tenant("acme", prefixes=(Prefix("support", fields),))]
+
+
+def computed_prefixes(fleet: Fleet) -> Prefixes:
+    """Return prefixes that are computed on all replicas."""
+    shared = SharedPrefixes(connect("redis://127.0.0.1:9/0"))
+    prefixes = Prefixes(fleet, OneTenant(), shared, salts=Salts(b"secret"), models={}, clock=SystemClock())
+    prefixes.plan()
+    for entry in prefixes.entries():
+        entry.residency.cached = entry.residency.expected = 512
+        entry.residency.cold_seconds, entry.residency.warm_seconds = 1.0, 0.1
+        entry.answered(512, 0.0)
+    return prefixes
+
+
 def gateway_metrics() -> dict[str, frozenset[str]]:
     """Return what the gateway exports once every metric was used."""
-    pools = load_config(EXAMPLE).pools({"FLASHLANE_ENGINE_KEY": "secret"}, {})
+    pools = load_config(EXAMPLE).pools({"FLASHLANE_ENGINE_KEY": "secret", "DEEPSEEK_API_KEY": "secret"}, {})
     telemetry = Telemetry()
-    telemetry.watch(Fleet(pools, monotonic=lambda: 0.0))
+    telemetry.watch(*busy_fleet(pools))
+    telemetry.placed("flash", "latency", "chat")
     telemetry.settled(record())
     telemetry.refused("invalid_api_key")
     telemetry.upstream_failed("flash/latency/0", BackendUnavailable("gone", replica="flash/latency/0"))
@@ -103,6 +147,7 @@ def gateway_metrics() -> dict[str, frozenset[str]]:
     telemetry.volatile_prefix("acme")
     telemetry.classifier_failed()
     telemetry.gains_not_read()
+    telemetry.watch_prefixes(PrefixMetrics(computed_prefixes(Fleet(pools, monotonic=lambda: 0.0))))
     return {
         sample.name: frozenset(sample.labels) | FROM_PROMETHEUS
         for family in text_string_to_metric_families(asyncio.run(telemetry.render()).decode())

@@ -70,7 +70,7 @@ class FakeBackend:
     Attributes:
         script: What to do with a request.
         ready: What `is_ready` returns.
-        page: What `metrics` returns.
+        metrics: What `read_metrics` returns.
         requests: All that came in, oldest first.
         answers: All that were given, oldest first.
         closed: How often the backend was closed.
@@ -78,7 +78,7 @@ class FakeBackend:
 
     script: Script = field(default=says(b"{}"))
     ready: bool | None = True
-    page: str | None = None
+    metrics: bytes | None = None
     requests: list[InferenceRequest] = field(default_factory=list[InferenceRequest])
     answers: list[FakeAnswer] = field(default_factory=list[FakeAnswer])
     closed: int = 0
@@ -96,9 +96,9 @@ class FakeBackend:
         """Return what the test said; see `Backend.is_ready`."""
         return self.ready
 
-    async def metrics(self) -> str | None:
-        """Return what the test said; see `Backend.metrics`."""
-        return self.page
+    async def read_metrics(self) -> bytes | None:
+        """Return what the test said; see `Backend.read_metrics`."""
+        return self.metrics
 
     async def aclose(self) -> None:
         """Count it; see `Backend.aclose`."""

@@ -73,12 +73,13 @@ Script = Callable[[Talk], Awaitable[None]]
 
 @dataclass(slots=True)
 class ScriptedUpstream:
-    """Plays one script for all but its pages of health, which is well unless told otherwise, and of metrics.
+    """Plays one script for every request but those for its health page, which is well unless told otherwise,
+    and its page of metrics, which is not there unless told otherwise.
 
     Attributes:
         script: What to do with a request.
         health: What to do with a request for the health page; None says that all is well.
-        metrics: Its page of metrics; None says that it has none.
+        metrics: The page of metrics; None for none.
         requests: All that the script was played for, oldest first.
         open_connections: Connections that are open now.
         connections: Connections ever opened.
@@ -121,9 +122,9 @@ class ScriptedUpstream:
                     await (talk.json({"status": "ok"}) if self.health is None else self.health(talk))
                     continue
                 if request.path.endswith("/metrics"):
-                    page = (self.metrics or "").encode()
-                    head = _head(404 if self.metrics is None else 200, {"content-length": str(len(page))})
-                    await Talk(request, reader, writer).raw(head + page)
+                    page, status = (self.metrics or "").encode(), 404 if self.metrics is None else 200
+                    lines = {"content-type": "text/plain", "content-length": str(len(page))}
+                    await Talk(request, reader, writer).raw(_head(status, lines) + page)
                     continue
                 self.requests.append(request)
                 await self.script(Talk(request, reader, writer))

@@ -63,6 +63,7 @@ async def test_every_answer_says_why_and_what_it_cost(gateway: GatewayUnderTest)
         "replica",
         "reason",
         "cached-tokens",
+        "expected-ttft-ms",
         "overhead-ms",
         "cost-usd",
     }
@@ -185,7 +186,7 @@ async def test_fields_that_touch_other_tenants_come_from_policy_only(
     async with start_gateway(engine="vllm") as gateway:
         await post(gateway, {"model": "flash", "messages": EASY, **smuggled})
     sent = flash.requests[-1].json()
-    assert sent["cache_salt"] == "acme"
+    assert sent["cache_salt"] == gateway.services.salts.of_name("acme")
     assert not (smuggled.keys() - {"cache_salt"}) & sent.keys()
 
 

@@ -124,9 +124,8 @@ def test_the_designs_tenant_is_accepted_whole(tmp_path: Path):
 def test_what_this_version_does_not_act_on_is_named(tmp_path: Path):
     assert set(load_config(written(tmp_path, DESIGN)).not_enforced()) == {
         "server.admin_key_env",
-        "models.flash.gsm",
-        *(f"models.flash.pools.latency.{key}" for key in ("role", "speculation", "max_concurrency")),
-        *(f"models.flash.pools.throughput.{key}" for key in ("role", "max_concurrency")),
+        "models.flash.gsm.max_groups",
+        "models.flash.gsm.rebuild_threshold",
     }
     assert load_config(written(tmp_path, SMALL)).not_enforced() == []
 
@@ -138,7 +137,12 @@ def test_what_this_version_does_not_act_on_is_named(tmp_path: Path):
         ("pools:", "poolz:", ["models.flash.poolz: unknown", "did you mean 'pools'?"]),
         ("replicas:", "replica:", ["models.flash.pools.0.replica: unknown", "did you mean 'replicas'?"]),
         ("url:", "ulr:", ["models.flash.pools.0.replicas.0.ulr: unknown", "did you mean 'url'?"]),
-        ("{url:", "{zzz: 1, url:", ["replicas.0.zzz: unknown", "known: api_base, api_key_env, embedded"]),
+        ("{url:", "{zzz: 1, url:", ["replicas.0.zzz: unknown", "known: api_base, api_key_env, discover"]),
+        (
+            "{url:",
+            '{discover: dns, kv_events: "tcp://a:5557", url:',
+            ["discover and kv_events do not go"],
+        ),
         ("served_name: a", "served_name: ''", ["models.flash.served_name: String should have at least 1"]),
         ("http://a:1", "http://a:99999", ["models.flash.pools.0.replicas.0.url: ", "its port is no number"]),
         ("http://a:1", "http://a:one", ["models.flash.pools.0.replicas.0.url: ", "its port is no number"]),

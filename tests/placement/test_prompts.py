@@ -13,7 +13,6 @@ from backends.gsm.naming import name_groups
 from backends.placement.naming import ByteNamer, PromptText, TokenNamer, root_of
 from backends.placement.template import ChatTemplate, TemplateFailed, load_template
 from backends.placement.tokens import PrefixTokenizer
-from backends.placement.volatile import find_volatile
 from tests.fakes.tokenizer import TEMPLATE, TEXT, trained
 
 Turns = Sequence[Mapping[str, Any]]
@@ -133,24 +132,3 @@ def test_a_template_cannot_reach_out_of_itself():
 def test_a_folder_without_a_tokenizer_is_refused_by_name(tmp_path: Path):
     with pytest.raises(ValueError, match=r"tokenizer\.json"):
         PrefixTokenizer.load(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("system", "what", "at"),
-    [
-        ("Current time: 10:31. You are a helper.", "a time", 14),
-        ("现在是2026年11月30日。", "a date", 3),
-        ("Session 0f8fad5b-d9cb-469f-a165-70867728950e", "an id", 8),
-    ],
-)
-def test_a_clock_or_an_id_at_the_head_is_found_with_its_place(system: str, what: str, at: int):
-    found = find_volatile(system)
-    assert found is not None
-    assert (found.what, found.at) == (what, at)
-
-
-@pytest.mark.parametrize(
-    "system", ["", "You answer in at most 20 words.", "Ratio 16:9 pictures.", "x" * 3000 + "10:31"]
-)
-def test_what_does_not_change_is_not_reported(system: str):
-    assert find_volatile(system) is None

@@ -5,20 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.placement.held import SentGroups
-from backends.placement.load import EngineLoad, read_load
 from backends.placement.prompts import Prompt
 from backends.placement.standing import SENT_SECONDS, Standing
 from backends.placement.work import FIRST_RATE, PrefillQueue, PrefillRate
-
-PAGE = """# HELP vllm:num_requests_running Number of requests in model execution batches.
-# TYPE vllm:num_requests_running gauge
-vllm:num_requests_running{engine="0",model_name="m"} 3.0
-vllm:num_requests_running{engine="1",model_name="m"} 2.0
-vllm:num_requests_waiting{engine="0",model_name="m"} 7.0
-vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.25
-vllm:kv_cache_usage_perc{engine="1",model_name="m"} 0.5
-process_start_time_seconds 1.7e9
-"""
 
 
 def names(*letters: str) -> list[bytes]:
@@ -112,18 +101,12 @@ def test_nothing_is_held_for_ever():
     assert standing.holds(prompt("a"), SENT_SECONDS + 1)[0] == 0
 
 
-def test_the_load_of_an_engine_is_the_sum_of_its_parts():
-    assert read_load(PAGE) == EngineLoad(5, 7, 0.5, 1.7e9)
-    assert read_load("<html>no metrics</html>") is None
-    assert read_load("vllm:num_requests_running NaN\n") is None
-
-
 def test_an_engine_that_started_at_another_time_holds_nothing():
     standing = Standing()
-    standing.saw_load(EngineLoad(started=1.0))
+    standing.saw_start(1.0)
     standing.began(prompt("a"), 612, 0.0)
-    standing.saw_load(EngineLoad(running=3, started=1.0))
-    assert standing.holds(prompt("a"), 0.0)[0] == 1
-    assert standing.others(2) == 1
-    standing.saw_load(EngineLoad(started=2.0))
+    for started in (1.0, None):
+        standing.saw_start(started)
+        assert standing.holds(prompt("a"), 0.0)[0] == 1
+    standing.saw_start(2.0)
     assert standing.holds(prompt("a"), 0.0)[0] == 0

@@ -54,7 +54,7 @@ def test_a_file_with_every_setting_is_read(tmp_path: Path):
 
 def test_settings_that_are_read_and_not_acted_on_are_named(tmp_path: Path):
     idle = parse_tenant_file(write(tmp_path, WHOLE)).not_enforced()
-    assert set(idle) == {"priority", "limits", "budget", "prefixes", "routing.sticky"}
+    assert set(idle) == {"priority", "limits", "budget", "routing.sticky"}
     assert parse_tenant_file(write(tmp_path, "tenant: acme")).not_enforced() == []
     bounded = write(
         tmp_path, "tenant: acme\nrouting: {max_quality_loss: 0.02, confidence: 0.9, task_by: [key]}"

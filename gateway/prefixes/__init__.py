@@ -1,0 +1,1 @@
+"""Prefixes of tenants, computed on every replica before traffic, and kept there."""
