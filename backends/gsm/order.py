@@ -21,7 +21,7 @@ _KINDS = _MOST_USES * _ENDS
 _GHOSTS = 4
 _WATCHED = 8192
 _LEARN_EVERY = 50
-_NEGLIGIBLE = 0.001
+_TOO_FEW = 10
 
 
 def _kind(uses: int, to_end: int) -> int:
@@ -316,11 +316,10 @@ class _Watch(Generic[Name]):
                 self._thin_out(request)
 
     def worth(self, capacity: int, request: int) -> list[list[float]] | None:
-        """Return the worth of each kind at each age; None where LRU would lose next to nothing.
+        """Return the worth of each kind at each age; None where LRU is as good.
 
-        LRU keeps what is younger than the age at which the groups used since fill the room. As long as uses
-        beyond that age are rare, or have not been seen yet, no order can do much better, and a learned one
-        may do worse.
+        LRU keeps what is younger than the age at which the groups used since fill the room. As long as next
+        to no uses have been seen beyond that age, there is nothing to be won, and nothing to learn from.
         """
         waiting = Counter(self._last_use.values())
         youngest_first = sorted(((request - at, count) for (_, at), count in waiting.items()))
@@ -328,7 +327,7 @@ class _Watch(Generic[Name]):
         for age, count in youngest_first:
             room -= count
             if room < 0:
-                if self._times.share_older(age) < _NEGLIGIBLE:
+                if self._times.uses_older(age) < _TOO_FEW:
                     return None
                 return self._times.worth((kind, request - at, many) for (kind, at), many in waiting.items())
         return None

@@ -17,7 +17,7 @@ AGES = 44
 _PRIOR_HAZARD = 0.02
 _PRIOR_WEIGHT = 4.0
 _FACTOR_WEIGHT = 30.0
-_KIND_WEIGHT = 100.0
+_KIND_WEIGHT = 30.0
 _FADING = 0.995
 _SMOOTHINGS = 2
 _MOST_HAZARD = 0.95
@@ -72,11 +72,9 @@ class ReturnTimes:
             for row in rows:
                 row[:] = [count * _FADING for count in row]
 
-    def share_older(self, age: int) -> float:
-        """Return which share of uses came at more than this age, in [0, 1]; 0 when there were none."""
-        of_all = _sum(self._used)
-        total = sum(of_all)
-        return sum(of_all[age_bin(age) + 1 :]) / total if total else 0.0
+    def uses_older(self, age: int) -> float:
+        """Return how many uses came at more than this age."""
+        return sum(sum(row[age_bin(age) + 1 :]) for row in self._used)
 
     def worth(self, waiting: Iterable[tuple[int, int, int]]) -> list[list[float]]:
         """Work out the worth of each kind at each age.
