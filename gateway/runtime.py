@@ -30,7 +30,7 @@ from classifier.model import Classifier
 from gateway.app import GatewayApp, create_app
 from gateway.clock import SystemClock
 from gateway.config import Config, EmbeddedEngine
-from gateway.errors import StartFailed
+from gateway.errors import SharedStateAway, StartFailed
 from gateway.health import Health
 from gateway.ledger import Ledger
 from gateway.placing import make_namer
@@ -70,6 +70,24 @@ def versions_folder(config: Config, settings: Settings) -> Path:
 def embedded_url_file(settings: Settings) -> Path:
     """Return where the URL of the embedded Valkey stands while a gateway runs."""
     return settings.state_dir / "valkey" / "url"
+
+
+def redis_url_of(config: Config, settings: Settings) -> str:
+    """Return where a gateway of this configuration keeps what its processes share.
+
+    Raises:
+        SharedStateAway: In an embedded Valkey, and no gateway has run here.
+    """
+    if config.redis is not None:
+        return config.redis.resolve("redis", settings.secrets)
+    file = embedded_url_file(settings)
+    try:
+        return file.read_text("utf-8")
+    except OSError as error:
+        raise SharedStateAway(
+            f"This is known by a running gateway, and none has run here: no file {file}. "
+            "Start it, or name its configuration with --config."
+        ) from error
 
 
 def known_names(config: Config) -> KnownNames:

@@ -18,7 +18,7 @@ from gateway.cli.serve import DEFAULTS
 from gateway.config import Config, load_config
 from gateway.errors import SharedStateAway
 from gateway.rankers import Ranker, Rankers
-from gateway.runtime import embedded_url_file, known_names, tenants_folder, versions_folder
+from gateway.runtime import known_names, redis_url_of, tenants_folder, versions_folder
 from gateway.settings import Settings
 from gateway.shared_gains import add_gains, gains_key
 from policies.errors import TenantFileInvalid
@@ -72,23 +72,6 @@ class TenantPlace:
         rankers.look([tenant for tenant in book.tenants() if tenant.name == self.tenant])
         return rankers.of(self.tenant)
 
-    def redis_url(self) -> str:
-        """Where the gateway keeps its state.
-
-        Raises:
-            SharedStateAway: In an embedded Valkey, and no gateway has run here.
-        """
-        if self.config.redis is not None:
-            return self.config.redis.resolve("redis", self.settings.secrets)
-        file = embedded_url_file(self.settings)
-        try:
-            return file.read_text("utf-8")
-        except OSError as error:
-            raise SharedStateAway(
-                f"The gains of tasks are kept by a running gateway, and none has run here: no file {file}. "
-                "Start it, or name its configuration with --config."
-            ) from error
-
 
 def tenant_place(tenant: str, config_file: Path | None) -> TenantPlace:
     """Find a tenant.
@@ -130,7 +113,13 @@ def record(
                 f"{task_column!r}, or make a version with `flashlane classifier adapt`"
             )
         gains = TaskGains().added(excesses)
-        asyncio.run(_add(place.redis_url(), gains_key(tenant, place.models, classifier.version), gains))
+        asyncio.run(
+            _add(
+                redis_url_of(place.config, place.settings),
+                gains_key(tenant, place.models, classifier.version),
+                gains,
+            )
+        )
     counts = {task: round(tally.pairs) for task, tally in sorted(gains.tasks.items())}
     if as_json:
         print_json({"version": classifier.version, "tasks": counts})

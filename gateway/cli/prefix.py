@@ -22,7 +22,7 @@ from gateway.errors import ConfigInvalid, SharedStateAway
 from gateway.prefixes.entry import LONGEST_CHECK
 from gateway.prefixes.hot import MARK
 from gateway.prefixes.shared import AWAY, Ask, Row, SharedPrefixes
-from gateway.runtime import embedded_url_file, tenants_folder
+from gateway.runtime import redis_url_of, tenants_folder
 from gateway.settings import Settings
 from policies.errors import TenantFileInvalid
 from policies.prefix_files import add_prefix, volatile_in, volatile_prefixes
@@ -89,23 +89,6 @@ class Place:
         """Name the replicas on which nothing is computed, as nobody says what runs there."""
         unknown = {None, EngineFlavour.GENERIC}
         return [name for name, r in self.replicas().items() if r.url is not None and r.engine in unknown]
-
-    def redis_url(self) -> str:
-        """Return where the gateway keeps its state.
-
-        Raises:
-            SharedStateAway: In an embedded Valkey, and no gateway has run here.
-        """
-        if self.config.redis is not None:
-            return self.config.redis.resolve("redis", self.settings.secrets)
-        file = embedded_url_file(self.settings)
-        try:
-            return file.read_text("utf-8")
-        except OSError as error:
-            raise SharedStateAway(
-                "How prefixes stand is known by a running gateway, and none has run here: no file "
-                f"{file}. Start it, or name its configuration with --config."
-            ) from error
 
 
 @app.command()
@@ -224,7 +207,7 @@ async def _read(place: Place, wanted: set[tuple[str, str]]) -> list[Row]:
     Raises:
         SharedStateAway: Redis is away.
     """
-    async with connect(place.redis_url()) as redis:
+    async with connect(redis_url_of(place.config, place.settings)) as redis:
         try:
             return await _current(SharedPrefixes(redis), place, wanted)
         except AWAY as error:
@@ -238,7 +221,7 @@ async def _warm(place: Place, wish: Ask, wanted: set[tuple[str, str]]) -> list[R
         SharedStateAway: No gateway took it up, or Redis is away.
     """
     now = asyncio.get_running_loop().time
-    async with connect(place.redis_url()) as redis:
+    async with connect(redis_url_of(place.config, place.settings)) as redis:
         shared, since = SharedPrefixes(redis), now()
         try:
             await shared.ask(wish)
