@@ -163,11 +163,15 @@ def test_a_reset_forgets_the_disk_too(start: Start, tmp_path: Path) -> None:
 
 
 def test_a_damaged_page_is_computed_anew_with_all_behind_it(start: Start, tmp_path: Path) -> None:
-    start(disk_pages=32).run("abcdefgh")
-    paths = sorted(tmp_path.glob("pages/*/*.page"), key=lambda path: path.stat().st_mtime_ns)
-    content = bytearray(paths[4].read_bytes())
+    engine = start(disk_pages=32)
+    engine.run("abcd")
+    before = set(tmp_path.glob("pages/*/*.page"))
+    engine.run("abcde")
+    (fifth,) = set(tmp_path.glob("pages/*/*.page")) - before
+    engine.run("abcdefgh")
+    content = bytearray(fifth.read_bytes())
     content[-1] ^= 1
-    paths[4].write_bytes(content)
+    fifth.write_bytes(content)
     engine = start(disk_pages=32)
 
     assert engine.run("abcdefgh") == 4
