@@ -63,7 +63,6 @@ async def test_every_answer_says_why_and_what_it_cost(gateway: GatewayUnderTest)
         "replica",
         "reason",
         "cached-tokens",
-        "expected-ttft-ms",
         "overhead-ms",
         "cost-usd",
     }
