@@ -5,7 +5,7 @@ nothing was sent to the client, so that an error can become a status, or another
 """
 
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 import msgspec
@@ -224,36 +224,33 @@ class _Route:
             pooled = pools_of(services, exchange, model, decision)
             before = len(self._tried)
             for pools in pooled.choice.order:
-                async with aclosing(self._places(model, prompt, pools, stays=pooled.stays)) as places:
-                    async for placed in places:
-                        yield _Step(model, pooled, placed)
+                with_room = list(pools)
+                for _ in range(REPLICAS_PER_MODEL):
+                    placed = await self._enter(model, prompt, with_room, stays=pooled.stays)
+                    if placed is None:
+                        break
+                    self._tried.append(placed.member)
+                    yield _Step(model, pooled, placed)
             if len(self._tried) == before:
                 exchange.notes.append(str(self.full or services.fleet.nobody(model)))
 
-    async def _places(
-        self, model: str, prompt: Prompt, pools: Sequence[str], *, stays: bool
-    ) -> AsyncGenerator[Placed]:
-        """Yield places in pools that are as good as each other."""
-        fleet, open_pools, count = self._services.fleet, list(pools), 0
-        while count < REPLICAS_PER_MODEL and open_pools:
-            placed = fleet.place(model, self._tried, prompt, open_pools)
-            if placed is None:
-                return
+    async def _enter(self, model: str, prompt: Prompt, pools: list[str], *, stays: bool) -> Placed | None:
+        """Take a slot in one of some pools that are as good as each other; full ones are taken out."""
+        fleet = self._services.fleet
+        while (placed := fleet.place(model, self._tried, prompt, pools)) is not None:
             pool = placed.member.pool.name
             lease = self._exchange.lease = await self._services.desk.enter(model, pool, stays=stays)
+            if lease is FREE:
+                return placed
             if lease is None:
-                open_pools.remove(pool)
                 self.full = _full(model, pool)
-                continue
-            if lease is not FREE:  # others were placed meanwhile, and replicas may have left
+            else:  # others were placed meanwhile, and replicas may have left
                 placed = fleet.place(model, self._tried, prompt, [pool])
-                if placed is None:
-                    await leave(self._services, self._exchange)
-                    open_pools.remove(pool)
-                    continue
-            count += 1
-            self._tried.append(placed.member)
-            yield placed
+                if placed is not None:
+                    return placed
+                await leave(self._services, self._exchange)
+            pools.remove(pool)
+        return None
 
 
 def _full(model: str, pool: str) -> BackendOverloaded:
