@@ -12,17 +12,18 @@ import msgspec
 import numpy as np
 import safetensors
 
+from classifier import model_files
 from classifier.adapted import AdaptationReport, Adapted, Effects, PairModel, View
 from classifier.calibration import Platt
 from classifier.errors import ModelFileInvalid
 from classifier.inputs import Array, Scale
+from classifier.model_files import read_arrays
 from classifier.prior_view import STARTS
 from classifier.risk import Calibration
 from classifier.surface import Space, Surface
 from classifier.task_gains import Tally, TaskGains
 from classifier.versions import ADAPTED_CARD as CARD_NAME
 from classifier.vocabulary import Vocabulary
-from classifier.weights_file import read_bounded
 
 ARRAYS_NAME = "adapted.safetensors"
 FORMAT = 3
@@ -72,10 +73,6 @@ class AdaptedCard(msgspec.Struct, frozen=True, kw_only=True):
     flash_ok: SurfaceCard
 
 
-class _Format(msgspec.Struct):
-    format: int
-
-
 def save_adapted(
     folder: Path, adapted: Adapted, *, prior: str, created: str = "", models: str = ""
 ) -> AdaptedCard:
@@ -120,9 +117,7 @@ def load_adapted(folder: Path, *, prior: str) -> tuple[Adapted, AdaptedCard]:
             "with `flashlane classifier adapt`"
         )
     path = folder / ARRAYS_NAME
-    content = read_bounded(path, _REMEDY)
-    if hashlib.sha256(content).hexdigest() != card.sha256:
-        raise ModelFileInvalid(f"{path} is damaged: its sha256 is not the one in {CARD_NAME}; {_REMEDY}")
+    content = read_arrays(path, card.sha256, card=CARD_NAME, remedy=_REMEDY)
     from safetensors.numpy import load as deserialise
 
     try:
@@ -139,14 +134,9 @@ def load_card(folder: Path) -> AdaptedCard:
         ModelFileInvalid: It is missing, damaged or of another format.
     """
     path = folder / CARD_NAME
-    content = read_bounded(path, _REMEDY)
-    try:
-        found = msgspec.json.decode(content, type=_Format).format
-        if found != FORMAT:
-            raise ModelFileInvalid(f"{path} has format {found}, this version reads {FORMAT}; {_REMEDY}")
-        return msgspec.json.decode(content, type=AdaptedCard)
-    except msgspec.DecodeError as error:
-        raise ModelFileInvalid(f"{path} is not the card of an adapted model: {error}; {_REMEDY}") from error
+    return model_files.load_card(
+        path, AdaptedCard, format_=FORMAT, what="the card of an adapted model", remedy=_REMEDY
+    )
 
 
 def _arrays(adapted: Adapted) -> Mapping[str, Array]:

@@ -1,8 +1,7 @@
-"""Cue words of the domains in English: what `classifier.domains` adds up.
+"""Cue words of the domains in English, which `classifier.domain_training` learns from as short prompts.
 
-Points -> cues. Two points suffice for a domain, so a cue of 2 or more names it alone and one of 1 needs
-company. Words that stand next to each other are joined by "_", three at most; an apostrophe parts words
-("can't" is "can", "t"). A word of four letters or more stands for its plural as well.
+Points -> cues: the more points, the surer a word speaks for its domain. Words that stand next to each other
+are joined by "_", three at most; an apostrophe parts words ("can't" is "can", "t").
 """
 
 from collections.abc import Mapping

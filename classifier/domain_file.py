@@ -10,7 +10,7 @@ import safetensors
 
 from classifier.domain_table import COLUMNS, DOMAINS, DomainTable
 from classifier.errors import ModelFileInvalid
-from classifier.weights_file import read_bounded
+from classifier.model_files import load_card, read_arrays
 
 ARRAYS_NAME = "domains.safetensors"
 CARD_NAME = "domains.json"
@@ -37,10 +37,6 @@ class DomainCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     notes: list[str]
 
 
-class _Format(msgspec.Struct):
-    format: int
-
-
 def save_domains(folder: Path, table: DomainTable, prompts: dict[str, int], notes: list[str]) -> DomainCard:
     """Write both files into `folder`."""
     import numpy as np  # only writing needs it; a gateway starts without
@@ -65,11 +61,9 @@ def load_domains(folder: Path) -> DomainTable:
     Raises:
         ModelFileInvalid: A file is missing, damaged, does not belong to the other, or is of another format.
     """
-    card = _load_card(folder / CARD_NAME)
+    card = load_card(folder / CARD_NAME, DomainCard, format_=FORMAT, what="a card of domains", remedy=_REMEDY)
     path = folder / ARRAYS_NAME
-    content = read_bounded(path, _REMEDY)
-    if hashlib.sha256(content).hexdigest() != card.sha256:
-        raise ModelFileInvalid(f"{path} is damaged: its sha256 is not the one in {CARD_NAME}; {_REMEDY}")
+    content = read_arrays(path, card.sha256, card=CARD_NAME, remedy=_REMEDY)
     try:
         found = {name: bytes(tensor["data"]) for name, tensor in _untyped.deserialize(content)}
         terms = found["terms"].decode().split("\n")
@@ -79,14 +73,3 @@ def load_domains(folder: Path) -> DomainTable:
     if len(floats) != len(DOMAINS) + 1 or len(found.get("columns", b"")) != COLUMNS * len(terms):
         raise ModelFileInvalid(f"{path} has a table of terms whose parts differ in length; {_REMEDY}")
     return DomainTable(terms, found["columns"], tuple(floats[:-1]), floats[-1])
-
-
-def _load_card(path: Path) -> DomainCard:
-    content = read_bounded(path, _REMEDY)
-    try:
-        found = msgspec.json.decode(content, type=_Format).format
-        if found != FORMAT:
-            raise ModelFileInvalid(f"{path} has format {found}, this version reads {FORMAT}; {_REMEDY}")
-        return msgspec.json.decode(content, type=DomainCard)
-    except msgspec.DecodeError as error:
-        raise ModelFileInvalid(f"{path} is not a card of domains: {error}; {_REMEDY}") from error

@@ -14,13 +14,13 @@ import safetensors
 from classifier.errors import ModelFileInvalid
 from classifier.features import FEATURE_NAMES
 from classifier.lsa import DIMENSIONS, Lsa
+from classifier.model_files import load_card, read_arrays
 from classifier.scoring import Head, Prior, Ranker, Standard
 
 ARRAYS_NAME = "prior.safetensors"
 CARD_NAME = "prior.json"
 FORMAT = 2
 _REMEDY = "reinstall flashlane, or make new weights with `flashlane classifier train`"
-_MAX_BYTES = 16 << 20
 _untyped: Any = safetensors  # its functions carry no types
 
 _HEADS = ("weak_fails", "strong_succeeds", "demanding", "failure")
@@ -65,10 +65,6 @@ class ModelCard:
     notes: list[str] = field(default_factory=list[str])
 
 
-class _Format(msgspec.Struct):
-    format: int
-
-
 def save(folder: Path, prior: Prior, card: Mapping[str, Any]) -> ModelCard:
     """Write both files into `folder`; `card` holds every field that does not follow from the arrays."""
     import numpy as np  # only writing needs it; a gateway starts without
@@ -102,9 +98,7 @@ def load(folder: Path) -> tuple[Prior, ModelCard]:
     """
     card = _load_card(folder / CARD_NAME)
     path = folder / ARRAYS_NAME
-    content = read_bounded(path, _REMEDY)
-    if hashlib.sha256(content).hexdigest() != card.sha256:
-        raise ModelFileInvalid(f"{path} is damaged: its sha256 is not the one in {CARD_NAME}; {_REMEDY}")
+    content = read_arrays(path, card.sha256, card=CARD_NAME, remedy=_REMEDY)
     try:
         found: dict[str, dict[str, Any]] = dict(_untyped.deserialize(content))
         blobs = {name: _bytes(found.pop(name), dtype) for name, dtype in _BYTES.items() if name in found}
@@ -116,33 +110,10 @@ def load(folder: Path) -> tuple[Prior, ModelCard]:
 
 
 def _load_card(path: Path) -> ModelCard:
-    content = read_bounded(path, _REMEDY)
-    try:
-        found = msgspec.json.decode(content, type=_Format).format
-        if found != FORMAT:
-            raise ModelFileInvalid(f"{path} has format {found}, this version reads {FORMAT}; {_REMEDY}")
-        card = msgspec.json.decode(content, type=ModelCard)
-    except msgspec.DecodeError as error:
-        raise ModelFileInvalid(f"{path} is not a model card: {error}; {_REMEDY}") from error
+    card = load_card(path, ModelCard, format_=FORMAT, what="a model card", remedy=_REMEDY)
     if tuple(card.features) != FEATURE_NAMES:
         raise ModelFileInvalid(f"{path} lists other features than this version computes; {_REMEDY}")
     return card
-
-
-def read_bounded(path: Path, remedy: str) -> bytes:
-    """The content of a file of ours.
-
-    Raises:
-        ModelFileInvalid: It cannot be read or is larger than any of ours; ends in `remedy`.
-    """
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ModelFileInvalid(
-                f"{path} is larger than {_MAX_BYTES} bytes, which no weights of ours are; {remedy}"
-            )
-        return path.read_bytes()
-    except OSError as error:
-        raise ModelFileInvalid(f"cannot read {path}: {error.strerror}; {remedy}") from error
 
 
 def _floats(tensor: Mapping[str, Any]) -> tuple[float, ...]:

@@ -127,11 +127,13 @@ class Exchange(msgspec.Struct, eq=False):
         asked = self.asked if self.asked is not None else self.clock.monotonic()
         return (asked - self.started - self.waited) * 1000
 
-    def record(self, status: Status, http_status: int, error: str, prices: Prices) -> RequestRecord:
-        """Return the record of this request; the tenant must be known."""
+    def record(
+        self, status: Status, http_status: int, error: str, prices: Prices, usage: Usage
+    ) -> RequestRecord:
+        """Return the record of this request, whose `final_usage` is `usage`; the tenant must be known."""
         if self.caller is None:
             raise ValueError("a request without a tenant has no record")
-        usage, estimate, member = self.final_usage(), self.estimate, self.member
+        estimate, member = self.estimate, self.member
         first = self.first_token
         return RequestRecord(
             id=self.id,

@@ -280,9 +280,9 @@ async def _fail(services: Services, exchange: Exchange, error: Exception, reply:
     await reply.end(b"data: " + answer.body() + b"\n\n")
 
 
-def _learn(services: Services, exchange: Exchange) -> None:
+def _learn(services: Services, exchange: Exchange, usage: Usage) -> None:
     """Compare what a replica was taken to hold with what its engine counted."""
-    placed, usage = exchange.placed, exchange.final_usage()
+    placed = exchange.placed
     if placed is None or not (placed.prompt.names and placed.settled) or usage.estimated or not usage.prompt:
         return
     if placed.member.standing.told(placed.predicted, usage.cached):
@@ -305,13 +305,12 @@ async def _settle(
     if exchange.caller is None:
         services.telemetry.refused(error)
         return None
-    prices = services.prices.get(exchange.model, Prices())
-    record = exchange.record(status, http_status, error, prices)
+    prices, usage = services.prices.get(exchange.model, Prices()), exchange.final_usage()
+    record = exchange.record(status, http_status, error, prices, usage)
     services.telemetry.settled(record)
-    _learn(services, exchange)
+    _learn(services, exchange, usage)
     _note_pace(services, exchange, record)
     if status == "ok" and exchange.member is not None and exchange.request is not None:
-        usage = exchange.final_usage()
         services.prefixes.answered(exchange.caller.tenant, exchange.member, exchange.request, usage)
     writing = services.ledger.record(record)
     if wait:

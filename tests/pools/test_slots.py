@@ -85,7 +85,11 @@ async def test_while_redis_is_away_each_process_takes_its_part(redis: Redis):
 
 
 async def test_a_slot_that_was_never_taken_can_be_given_back(redis: Redis):
-    await process(redis, "one").give_back(Lease(POOL, "nobody:1"))
+    slots = process(redis, "one")
+    await slots.give_back(Lease(POOL, "nobody:1"))
+    assert slots.held(POOL) == 0
+    assert await slots.take(POOL, Bound(1, 1)) is not None
+    assert await slots.take(POOL, Bound(1, 1)) is None  # nor did it make room
 
 
 async def test_a_request_that_leaves_while_it_asks_holds_nothing(redis: Redis):
