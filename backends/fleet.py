@@ -230,8 +230,9 @@ class Fleet:
         if not members:
             return None
         members = [member for member in members if now >= member.cold_until] or members
+        if len(members) == 1 and not prompt.names:
+            return _alone(members[0], prompt, now)
         placer = self._placers[model]
-        placer.demand.age(now)
         last = self._sessions.get(prompt.session) if prompt.session is not None else None
         held: list[tuple[int, int]] = []
         groups = 0
@@ -342,6 +343,16 @@ class Fleet:
         """Close every backend."""
         for _, member in self.members():
             await member.backend.aclose()
+
+
+def _alone(member: Member, prompt: Prompt, now: float) -> Placed:
+    """Place a prompt of which nothing can be held on the only replica there is: there is nothing to weigh."""
+    queue = member.standing.queue
+    work = prompt.tokens / queue.rate.tokens_per_second
+    choice = Choice(
+        0, ttft=queue.seconds(now) + work, cached=0, uncached=prompt.tokens, work=work, among=1, reason=""
+    )
+    return Placed(member, choice, prompt, predicted=0, settled=not len(queue), branch=None)
 
 
 def _view(member: Member, cached: int, placer: Placer, now: float, *, session: bool) -> ReplicaView:

@@ -5,25 +5,23 @@ nothing was sent to the client, so that an error can become a status, or another
 """
 
 import logging
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 
 import msgspec
 
 from backends.errors import BackendError, BackendOverloaded, BackendTimeout, BackendUnavailable, BackendUnfit
 from backends.fleet import Member, Placed
-from backends.placement.prompts import Prompt
-from backends.pools.desk import FREE
 from backends.protocol import Answer
 from backends.types import EngineFlavour, InferenceRequest, Thinking, Usage
 from gateway.answers import as_events, read_plain, tokens_in_answer, with_reasoning_content
 from gateway.clock import Clock
 from gateway.exchange import Exchange
 from gateway.http import EVENT_STREAM, within
-from gateway.placing import Pooled, choices_of, pools_of, prompt_of, prompt_of_small
+from gateway.placing import choices_of
 from gateway.requests.length import shorten
 from gateway.requests.protocol import ClientRequest
 from gateway.requests.upstream import upstream_body
+from gateway.route import Route, Step, leave
 from gateway.services import Services
 from gateway.sse import is_stream
 from gateway.streaming import Relay, StreamState
@@ -31,9 +29,6 @@ from gateway.thinking.adapting import adapt
 from policies.types import Caller, Decision
 
 log = logging.getLogger(__name__)
-
-REPLICAS_PER_MODEL = 2
-"""How many replicas of a model are tried before the next model is."""
 
 TRIES_THAT_REACHED = 2
 """How many replicas may get to work on one request, one after the other."""
@@ -137,20 +132,6 @@ class BegunStream(msgspec.Struct):
 Begun = BegunAnswer | BegunStream
 
 
-class _Step(msgspec.Struct, frozen=True):
-    """A replica to try.
-
-    Attributes:
-        model: Its model.
-        pooled: Why the first pools of the model are first.
-        placed: The replica, and why it.
-    """
-
-    model: str
-    pooled: Pooled
-    placed: Placed
-
-
 async def begin(services: Services, exchange: Exchange, order: Order) -> Begun:
     """Start the answer on the first replica that brings it.
 
@@ -167,102 +148,33 @@ async def begin(services: Services, exchange: Exchange, order: Order) -> Begun:
         BackendError: None brought it; the error is that of the last one tried that has the endpoint.
     """
     failure: BackendError | None = None
-    reached, route = 0, _Route(services, exchange, order)
+    reached, route = 0, Route(services, exchange, order.decision)
     try:
-        async with aclosing(route.steps()) as steps:
-            async for step in steps:
-                placed = step.placed
-                exchange.model, exchange.member, exchange.placed = step.model, placed.member, placed
-                if placed.prompt.names or placed.choice.among > 1:
-                    exchange.notes.append(placed.choice.reason)
-                exchange.attempts += 1
-                if exchange.asked is None:
-                    exchange.asked = services.clock.monotonic()
-                try:
-                    begun = await _try(services, exchange, order, placed)
-                except (BackendUnavailable, BackendOverloaded, BackendUnfit) as error:
-                    if failure is None or not isinstance(error, BackendUnfit):
-                        failure = error
-                    _note_failure(services, exchange, placed.member, error)
-                    await leave(services, exchange)
-                    reached += isinstance(error, BackendUnavailable) and error.reached
-                    if reached >= TRIES_THAT_REACHED:
-                        break
-                else:
-                    _note_begun(services, exchange, step)
-                    return begun
+        while (step := await route.next()) is not None:
+            placed = step.placed
+            exchange.model, exchange.member, exchange.placed = step.model, placed.member, placed
+            if placed.prompt.names or placed.choice.among > 1:
+                exchange.notes.append(placed.choice.reason)
+            exchange.attempts += 1
+            if exchange.asked is None:
+                exchange.asked = services.clock.monotonic()
+            try:
+                begun = await _try(services, exchange, order, placed)
+            except (BackendUnavailable, BackendOverloaded, BackendUnfit) as error:
+                if failure is None or not isinstance(error, BackendUnfit):
+                    failure = error
+                _note_failure(services, exchange, placed.member, error)
+                await leave(services, exchange)
+                reached += isinstance(error, BackendUnavailable) and error.reached
+                if reached >= TRIES_THAT_REACHED:
+                    break
+            else:
+                _note_begun(services, exchange, step)
+                return begun
         exchange.model, exchange.member, exchange.placed = "", None, None  # the notes have who was asked
         raise failure or route.full or services.fleet.nobody(order.decision.model)
     finally:
         del failure  # it holds its frames, this one among them: neither would go before a look for cycles
-
-
-class _Route:
-    """Where to try, one after the other: the pools of the chosen model in order, then those of its fallbacks.
-
-    The pools come first, then placement chooses among the replicas of those that are as good as each other.
-
-    Attributes:
-        full: The error for the last pool that had no room; None when all had.
-    """
-
-    def __init__(self, services: Services, exchange: Exchange, order: Order) -> None:
-        self._services = services
-        self._exchange = exchange
-        self._order = order
-        self._tried: list[Member] = []
-        self.full: BackendOverloaded | None = None
-
-    async def steps(self) -> AsyncGenerator[_Step]:
-        """Yield the replicas to try, each with a slot of its pool in `exchange.lease`."""
-        services, exchange, decision = self._services, self._exchange, self._order.decision
-        for model in (decision.model, *decision.fallbacks):
-            if model == decision.model:
-                prompt = await prompt_of(services, exchange, model)
-            else:
-                prompt = prompt_of_small(services, exchange, model)
-            pooled = pools_of(services, exchange, model, decision)
-            before = len(self._tried)
-            for pools in pooled.choice.order:
-                with_room = list(pools)
-                for _ in range(REPLICAS_PER_MODEL):
-                    placed = await self._enter(model, prompt, with_room, stays=pooled.stays)
-                    if placed is None:
-                        break
-                    self._tried.append(placed.member)
-                    yield _Step(model, pooled, placed)
-            if len(self._tried) == before:
-                exchange.notes.append(str(self.full or services.fleet.nobody(model)))
-
-    async def _enter(self, model: str, prompt: Prompt, pools: list[str], *, stays: bool) -> Placed | None:
-        """Take a slot in one of some pools that are as good as each other; full ones are taken out."""
-        fleet = self._services.fleet
-        while (placed := fleet.place(model, self._tried, prompt, pools)) is not None:
-            pool = placed.member.pool.name
-            lease = self._exchange.lease = await self._services.desk.enter(model, pool, stays=stays)
-            if lease is FREE:
-                return placed
-            if lease is None:
-                self.full = _full(model, pool)
-            else:  # others were placed meanwhile, and replicas may have left
-                placed = fleet.place(model, self._tried, prompt, [pool])
-                if placed is not None:
-                    return placed
-                await leave(self._services, self._exchange)
-            pools.remove(pool)
-        return None
-
-
-def _full(model: str, pool: str) -> BackendOverloaded:
-    name = f"{model}/{pool}"
-    return BackendOverloaded(f"The pool {name} is full.", replica=name, status=429, retry_after=1.0)
-
-
-async def leave(services: Services, exchange: Exchange) -> None:
-    """Give the slot back that a request holds, if it does."""
-    lease, exchange.lease = exchange.lease, None
-    if lease is not None:
-        await services.desk.leave(lease)
 
 
 async def _try(services: Services, exchange: Exchange, order: Order, placed: Placed) -> Begun:
@@ -423,7 +335,7 @@ def _before_the_start(error: BackendError) -> BackendUnavailable:
     return BackendUnavailable(str(error), replica=error.replica)
 
 
-def _note_begun(services: Services, exchange: Exchange, step: _Step) -> None:
+def _note_begun(services: Services, exchange: Exchange, step: Step) -> None:
     """Take down where an answer has begun, and why there."""
     now, member, pooled = services.clock.monotonic(), step.placed.member, step.pooled
     exchange.load = member.load(now)

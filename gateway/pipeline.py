@@ -14,11 +14,12 @@ from classifier.types import Conversation
 from gateway.errors import ClientLeft, KeyMissing, LedgerUnavailable, to_answer
 from gateway.exchange import HEADER, Exchange
 from gateway.http import EVENT_STREAM, JSON, ClientPresence, Receive, Reply, Scope, Send, header, read_body
-from gateway.opening import BegunAnswer, BegunStream, Order, begin, leave
+from gateway.opening import BegunAnswer, BegunStream, Order, begin
 from gateway.placing import volatile_in, weighed
 from gateway.records import RequestRecord, Status
 from gateway.requests.needs import needs_of, token_ids_of
 from gateway.requests.protocol import ClientRequest
+from gateway.route import leave
 from gateway.services import Services
 from gateway.sse import DONE, KEEP_ALIVE
 from gateway.thinking.wishes import forces_a_tool, read_wish

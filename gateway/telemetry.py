@@ -1,6 +1,7 @@
 """Prometheus metrics. Labels are bounded: tenants, models and replicas come from the configuration."""
 
 import asyncio
+import collections
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -37,6 +38,7 @@ class Telemetry:
         self._children: dict[tuple[Counter | str, ...], Counter] = {}
         self._meters: dict[tuple[str, str], _Meters] = {}
         self._settled: list[RequestRecord] = []
+        self._began = collections.Counter[tuple[str, str, str]]()
         registry = self._registry
         self._requests = Counter(
             "flashlane_requests",
@@ -126,8 +128,8 @@ class Telemetry:
         self._registry.register(FleetMetrics(fleet, desk))
 
     def placed(self, model: str, pool: str, why: str) -> None:
-        """Count one request whose answer has begun."""
-        self._count(self._placed, model, pool, why)
+        """Count one request whose answer has begun; for the counter before anyone looks."""
+        self._began[model, pool, why] += 1
 
     def watch_prefixes(self, prefixes: Collector) -> None:
         """Show how tenants' prefixes stand."""
@@ -146,6 +148,11 @@ class Telemetry:
         settled, self._settled = self._settled, []
         for record in settled:
             self._count_one(record)
+
+    def _count_begun(self) -> None:
+        began, self._began = self._began, collections.Counter[tuple[str, str, str]]()
+        for labels, times in began.items():
+            self._placed.labels(*labels).inc(times)
 
     def _count_one(self, record: RequestRecord) -> None:
         tenant, model = record.tenant, record.model
@@ -213,4 +220,5 @@ class Telemetry:
     async def render(self) -> bytes:
         """Return the text that Prometheus reads."""
         self._count_settled()
+        self._count_begun()
         return await asyncio.to_thread(generate_latest, self._registry)

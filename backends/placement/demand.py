@@ -39,7 +39,7 @@ class Demand:
         self._work[replica] = self._work.get(replica, 0.0) + work
 
     def recent(self, replica: str) -> float:
-        """Return the seconds of work that a replica was given lately."""
+        """Return the seconds of work that a replica was given lately, as of the last `age`."""
         return self._work.get(replica, 0.0)
 
     def crowding(self, replicas: int) -> float:

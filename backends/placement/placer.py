@@ -73,6 +73,7 @@ class Placer:
 
     def placed(self, replica: str, work: float, *, now: float, branch: Hashable | None = None) -> None:
         """Note that a request went to a replica, on which it is `work` seconds of reading."""
+        self.demand.age(now)
         self.demand.add(replica, work)
         if branch is not None:
             self._branches.add(branch, now)
