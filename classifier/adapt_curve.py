@@ -10,9 +10,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from classifier.adaptation import FLASH_OK, Evidence, Numbers, expected, fit, folds_of, out_of_fold
+from classifier.adaptation import (
+    FLASH_OK,
+    Evidence,
+    Numbers,
+    expected,
+    fit,
+    folds_of,
+    out_of_fold,
+    vectors_of,
+)
 from classifier.calibration import calibration_error, fit_platt
 from classifier.dataset import Source as TrainingSource
+from classifier.encoders import Encoder
 from classifier.features import FEATURE_NAMES, values_of
 from classifier.figures import PairRows, mean_known
 from classifier.inputs import Array
@@ -22,6 +32,7 @@ from classifier.metrics import auc, curve_figures
 from classifier.prior_view import PriorView
 from classifier.reading import read_task
 from classifier.scoring import Prior
+from classifier.second_stage import fit_weights
 from classifier.training import distinct, featurise, own_prompts
 from classifier.training import fit as fit_prior_parts
 
@@ -80,6 +91,7 @@ def adapt_curves(
     sources: Sequence[Source],
     training: Sequence[TrainingSource] = (),
     *,
+    encoder: Encoder | None = None,
     sizes: Sequence[int] = SIZES,
     draws: int = DRAWS,
     progress: Progress = lambda _: None,
@@ -90,6 +102,7 @@ def adapt_curves(
         prior: What is adapted.
         sources: What is adapted to; those with fewer than MIN_PROMPTS prompts are left out.
         training: Labelled prompts that a prior is trained on for each source, without the source itself.
+        encoder: Its vectors are the second stage of every draw, whether they help or not.
         sizes: Numbers of pairs.
         draws: Of the pairs, for each size and each pair of models.
         progress: Told what is being worked on.
@@ -99,8 +112,9 @@ def adapt_curves(
     for source in sources:
         if len(source.conversations) < MIN_PROMPTS:
             continue
+        progress(source.name)
         view = PriorView(prior if priors is None else priors.without(source.name))
-        bare = _bare(view, source)
+        bare = _bare(view, source, encoder)
         points: dict[int, CurvePoint] = {}
         for size in sizes:
             progress(f"{source.name}, {size} pairs")
@@ -185,7 +199,7 @@ class _Priors:
         return Prior(ranker=fitted.ranker, quantiles=(0.0, 1.0), centre=nothing, lsa=fitted.lsa)
 
 
-def _bare(view: PriorView, source: Source) -> Evidence:
+def _bare(view: PriorView, source: Source, encoder: Encoder | None = None) -> Evidence:
     """Every prompt of `source`, without outcomes."""
     readings = [read_task(conversation.turns) for conversation in source.conversations]
     look_up = view.prior.lsa.look_up
@@ -203,6 +217,8 @@ def _bare(view: PriorView, source: Source) -> Evidence:
         flash=np.zeros(size),
         standard=np.zeros(size),
         prompts=np.arange(size),
+        vectors=vectors_of(encoder, readings),
+        encoder="" if encoder is None else encoder.name,
     )
 
 
@@ -233,13 +249,26 @@ def _one_draw(
         evidence = replace(known, flash=pair.weak[taken], standard=pair.strong[taken])
         model = fit(evidence, rng)
         gains, flash_ok = expected(model, tested)
-        ece = _calibration(evidence, flash_ok, weak, rng) if calibrated else None
+        ece = None
+        if evidence.encoder:
+            more = _second_stage(evidence, tested, rng)
+            gains, flash_ok = gains + more[0], flash_ok + more[1]
+        elif calibrated:
+            ece = _calibration(evidence, flash_ok, weak, rng)
     return _Draw(
         gap=pair.gap,
         apgr=curve_figures(gains, weak, strong).apgr,
         weak_failure_auc=auc(-flash_ok, weak < 0.5),
         ece=ece,
     )
+
+
+def _second_stage(evidence: Evidence, tested: Evidence, rng: np.random.Generator) -> tuple[Array, Array]:
+    """What vectors add to the gain and the flash_ok of each tested prompt."""
+    gains, flash_ok = out_of_fold(evidence, folds_of(evidence, rng), rng)
+    left = (evidence.gain - gains, evidence.flash_ok - flash_ok)
+    gain, ok = (fit_weights(evidence.vectors, each, rng).of(tested.vectors) for each in left)
+    return gain, ok
 
 
 def _calibration(evidence: Evidence, flash_ok: Array, weak: Array, rng: np.random.Generator) -> float:

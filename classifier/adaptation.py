@@ -4,14 +4,23 @@
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from classifier.adapted import AdaptationReport, Adapted, Effects, PairModel, View
+from classifier.adapted import (
+    AdaptationReport,
+    Adapted,
+    Effects,
+    Interval,
+    PairModel,
+    SecondStageReport,
+    View,
+)
 from classifier.calibration import Platt, calibration_error, enough_to_calibrate, fit_platt
 from classifier.comparison import Numbers, compare
+from classifier.encoders import Encoder, encode_all
 from classifier.errors import AdaptationRefused
 from classifier.features import values_of
 from classifier.figures import MIN_GAP
@@ -20,9 +29,10 @@ from classifier.lsa import terms_of
 from classifier.metrics import auc
 from classifier.pairs import Pair, distinct_prompts
 from classifier.prior_view import PriorView
-from classifier.reading import read
+from classifier.reading import Reading, read
 from classifier.risk import Calibration
 from classifier.scoring import Prior, rank_in
+from classifier.second_stage import SecondStage, added_out_of_fold, fit_weights
 from classifier.surface import Slopes, Space, choose_landmarks, find_ratios, fit_surface
 from classifier.task_gains import TaskGains
 from classifier.vocabulary import shared_terms
@@ -62,6 +72,8 @@ class Evidence:
         flash: (N,) in [0, 1].
         standard: (N,) in [0, 1].
         prompts: (N,) equal for pairs of one prompt.
+        vectors: (N, E) by a sentence encoder; E is 0 without one.
+        encoder: Its name; "" for none.
     """
 
     values: Array
@@ -72,6 +84,8 @@ class Evidence:
     flash: Array
     standard: Array
     prompts: Numbers
+    vectors: Array
+    encoder: str = ""
 
     @property
     def gain(self) -> Array:
@@ -99,6 +113,8 @@ class Evidence:
             flash=self.flash[rows],
             standard=self.standard[rows],
             prompts=self.prompts[rows],
+            vectors=self.vectors[rows],
+            encoder=self.encoder,
         )
 
 
@@ -106,6 +122,7 @@ def adapt(
     prior: Prior,
     pairs: Sequence[Pair],
     *,
+    encoder: Encoder | None = None,
     traffic: Array | None = None,
     seed: int = 0,
 ) -> Adapted:
@@ -114,13 +131,14 @@ def adapt(
     Args:
         prior: What is adapted.
         pairs: With outcomes of the same two models; labels of other models damage the ranking.
+        encoder: Its vectors are tried as a second stage, which is kept where it ranks held-out pairs better.
         traffic: Further prompts without outcomes, (M, features + D), for better clusters.
         seed: Of folds, landmarks and resamples; the same pairs and seed give the same model.
 
     Raises:
         AdaptationRefused: The pairs say nothing, or nothing that the prior did not say; the message says why.
     """
-    return adapt_evidence(observe(PriorView(prior), pairs), traffic=traffic, seed=seed)
+    return adapt_evidence(observe(PriorView(prior), pairs, encoder), traffic=traffic, seed=seed)
 
 
 def adapt_evidence(evidence: Evidence, *, traffic: Array | None = None, seed: int = 0) -> Adapted:
@@ -131,21 +149,55 @@ def adapt_evidence(evidence: Evidence, *, traffic: Array | None = None, seed: in
     folds = folds_of(evidence, rng)
     gains, flash_ok = out_of_fold(evidence, folds, rng, traffic)
     report = _report(evidence, gains, flash_ok, folds, rng)
-    if report.better < LIKELY or report.difference.value < LEAST_DIFFERENCE:
+    if not _is_better(report.difference, report.better):
         raise AdaptationRefused(
             f"{report.pairs} pairs give no better ranking than the prior: APGR {report.after.value:.3f} "
             f"against {report.before.value:.3f} on held-out pairs, better in {report.better:.0%} of the "
             f"resamples ({LIKELY:.0%} are asked for); collect more pairs, or name their tasks"
         )
-    table = np.quantile(gains, np.linspace(0.0, 1.0, _QUANTILES))
-    table += 1e-9 * np.arange(_QUANTILES)  # strictly increasing
-    quantiles = tuple(table.tolist())
+    quantiles = _quantiles_of(gains)
     scores = np.array([rank_in(quantiles, gain) for gain in gains.tolist()])
     calibration = Calibration(scores, evidence.flash, evidence.standard)
-    return Adapted(model, quantiles, calibrate(evidence, flash_ok), report, calibration)
+    adapted = Adapted(model, quantiles, calibrate(evidence, flash_ok), report, calibration)
+    if not evidence.encoder:
+        return adapted
+    return _with_second_stage(adapted, evidence, (gains, flash_ok), folds, rng)
 
 
-def observe(view: PriorView, pairs: Sequence[Pair]) -> Evidence:
+def _with_second_stage(
+    adapted: Adapted, evidence: Evidence, first: tuple[Array, Array], folds: Numbers, rng: np.random.Generator
+) -> Adapted:
+    """The same with what vectors add to what the first stage expects, out of fold, if they do."""
+    gains, flash_ok = first
+    left_gain, left_ok = evidence.gain - gains, evidence.flash_ok - flash_ok
+    both = gains + added_out_of_fold(evidence.vectors, left_gain, folds, rng)
+    found = compare(gains, both, evidence.gain, evidence.prompts, folds=folds, rng=rng)
+    kept = _is_better(found.difference, found.better)
+    report = SecondStageReport(evidence.encoder, found.difference, found.better, kept)
+    adapted = replace(adapted, report=replace(adapted.report, second_stage=report))
+    if not kept:
+        return adapted
+    both_ok = flash_ok + added_out_of_fold(evidence.vectors, left_ok, folds, rng)
+    second = SecondStage(
+        encoder=evidence.encoder,
+        gain=fit_weights(evidence.vectors, left_gain, rng),
+        flash_ok=fit_weights(evidence.vectors, left_ok, rng),
+        quantiles=_quantiles_of(both),
+        platt=calibrate(evidence, both_ok),
+    )
+    return replace(adapted, second=second)
+
+
+def _is_better(difference: Interval, better: float) -> bool:
+    return better >= LIKELY and difference.value >= LEAST_DIFFERENCE
+
+
+def _quantiles_of(gains: Array) -> tuple[float, ...]:
+    table = np.quantile(gains, np.linspace(0.0, 1.0, _QUANTILES))
+    return tuple((table + 1e-9 * np.arange(_QUANTILES)).tolist())  # strictly increasing
+
+
+def observe(view: PriorView, pairs: Sequence[Pair], encoder: Encoder | None = None) -> Evidence:
     """Compute what `adapt` learns from."""
     readings = [read(pair.prompt) for pair in pairs]
     look_up = view.prior.lsa.look_up
@@ -162,7 +214,16 @@ def observe(view: PriorView, pairs: Sequence[Pair]) -> Evidence:
         flash=np.array([pair.flash for pair in pairs]),
         standard=np.array([pair.standard for pair in pairs]),
         prompts=np.array(distinct_prompts(pairs), dtype=np.int64),
+        vectors=vectors_of(encoder, readings),
+        encoder="" if encoder is None else encoder.name,
     )
+
+
+def vectors_of(encoder: Encoder | None, readings: Sequence[Reading]) -> Array:
+    """(N, E) of N prompts; (N, 0) without an encoder."""
+    if encoder is None:
+        return np.zeros((len(readings), 0))
+    return encode_all(encoder, [reading.text for reading in readings])
 
 
 def fit(evidence: Evidence, rng: np.random.Generator, traffic: Array | None = None) -> PairModel:

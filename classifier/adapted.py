@@ -8,6 +8,7 @@ import numpy as np
 from classifier.calibration import Platt
 from classifier.inputs import Array, Scale, nearest_centre
 from classifier.risk import Calibration
+from classifier.second_stage import SecondStage
 from classifier.surface import CLUSTER, Space, Surface
 from classifier.task_gains import TaskGains
 from classifier.vocabulary import Vocabulary
@@ -20,6 +21,23 @@ class Interval:
     value: float
     low: float
     high: float
+
+
+@dataclass(frozen=True, slots=True)
+class SecondStageReport:
+    """What vectors of a sentence encoder changed on top, on the same held-out pairs.
+
+    Attributes:
+        encoder: Its name.
+        difference: APGR of both stages - APGR of the first.
+        better: Share of the resamples in which both rank better.
+        kept: Whether that was enough to keep the second stage.
+    """
+
+    encoder: str
+    difference: Interval
+    better: float
+    kept: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +55,7 @@ class AdaptationReport:
         flash_auc: How well p_flash_ok, or what would be it, tells good answers of Flash from bad ones; None
             when all are of one kind.
         calibration_error: Expected calibration error of p_flash_ok; None while it is not stated.
+        second_stage: What an encoder adds; None without one. All other figures are of the first stage.
     """
 
     pairs: int
@@ -48,6 +67,7 @@ class AdaptationReport:
     better: float
     flash_auc: float | None
     calibration_error: float | None
+    second_stage: SecondStageReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +163,8 @@ class Adapted:
         quantiles: Expected gains, out of fold, at even shares of the pairs; strictly increasing.
         platt: From the expected flash_ok to a probability; None while the pairs are too few.
         report: How good it is.
-        calibration: Its pairs, scored out of fold, for a cut with a promise.
+        calibration: Its pairs, scored out of fold by the first stage, for a cut with a promise.
+        second: What an encoder adds; None where none was given, or it added too little.
     """
 
     model: PairModel
@@ -151,3 +172,4 @@ class Adapted:
     platt: Platt | None
     report: AdaptationReport
     calibration: Calibration
+    second: SecondStage | None = None

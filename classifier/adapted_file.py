@@ -15,11 +15,12 @@ import safetensors
 from classifier import model_files
 from classifier.adapted import AdaptationReport, Adapted, Effects, PairModel, View
 from classifier.calibration import Platt
-from classifier.errors import ModelFileInvalid
+from classifier.errors import EncoderUnavailable, ModelFileInvalid
 from classifier.inputs import Array, Scale
 from classifier.model_files import read_arrays
 from classifier.prior_view import STARTS
 from classifier.risk import Calibration
+from classifier.second_stage import SecondStage, Weights
 from classifier.surface import Space, Surface
 from classifier.task_gains import Tally, TaskGains
 from classifier.versions import ADAPTED_CARD as CARD_NAME
@@ -42,6 +43,18 @@ class SurfaceCard(msgspec.Struct, frozen=True, kw_only=True):
     tasks: dict[str, tuple[float, float]]
 
 
+class SecondCard(msgspec.Struct, frozen=True, kw_only=True):
+    """The second stage, but for its arrays.
+
+    Attributes:
+        encoder: Name of the encoder whose vectors it needs.
+        platt: As of the first stage.
+    """
+
+    encoder: str
+    platt: tuple[float, float] | None
+
+
 class AdaptedCard(msgspec.Struct, frozen=True, kw_only=True):
     """What an adapted model is.
 
@@ -58,6 +71,7 @@ class AdaptedCard(msgspec.Struct, frozen=True, kw_only=True):
         terms: What the pairs share; words of their prompts.
         gain: Of standard score - flash score.
         flash_ok: Of whether Flash's answer was good enough.
+        second: What an encoder adds; null where there is none.
     """
 
     format: int
@@ -71,6 +85,7 @@ class AdaptedCard(msgspec.Struct, frozen=True, kw_only=True):
     terms: tuple[str, ...]
     gain: SurfaceCard
     flash_ok: SurfaceCard
+    second: SecondCard | None = None
 
 
 def save_adapted(
@@ -90,25 +105,29 @@ def save_adapted(
         created=created,
         models=models,
         report=adapted.report,
-        platt=None if adapted.platt is None else (adapted.platt.slope, adapted.platt.intercept),
+        platt=_platt_card(adapted.platt),
         terms=model.view.vocabulary.terms,
         gain=_surface_card(model.gain),
         flash_ok=_surface_card(model.flash_ok),
+        second=_second_card(adapted.second),
     )
     (folder / ARRAYS_NAME).write_bytes(content)
     (folder / CARD_NAME).write_bytes(msgspec.json.format(msgspec.json.encode(card), indent=2) + b"\n")
     return card
 
 
-def load_adapted(folder: Path, *, prior: str) -> tuple[Adapted, AdaptedCard]:
+def load_adapted(folder: Path, *, prior: str, encoder: str | None = None) -> tuple[Adapted, AdaptedCard]:
     """Read and check both files.
 
     Args:
         folder: Of one version.
         prior: Version of the prior that it will be served with.
+        encoder: Name of the encoder that it will be served with, "" for none; None when only the first stage
+            is wanted.
 
     Raises:
         ModelFileInvalid: A file is missing, damaged, of another format or of another prior.
+        EncoderUnavailable: It was fitted with another encoder.
     """
     card = load_card(folder)
     if card.prior != prior:
@@ -116,6 +135,7 @@ def load_adapted(folder: Path, *, prior: str) -> tuple[Adapted, AdaptedCard]:
             f"{folder} was adapted from {card.prior}, and {prior} is installed: adapt again from the pairs "
             "with `flashlane classifier adapt`"
         )
+    _check_encoder(folder, card, encoder)
     path = folder / ARRAYS_NAME
     content = read_arrays(path, card.sha256, card=CARD_NAME, remedy=_REMEDY)
     from safetensors.numpy import load as deserialise
@@ -157,6 +177,16 @@ def _arrays(adapted: Adapted) -> Mapping[str, Array]:
         "flash_ok_shape_weights": model.flash_ok.surface.shape_weights,
         "flash_ok_topic_weights": model.flash_ok.surface.topic_weights,
         "flash_ok_term_weights": model.flash_ok.surface.term_weights,
+        **({} if adapted.second is None else _second_arrays(adapted.second)),
+    }
+
+
+def _second_arrays(second: SecondStage) -> Mapping[str, Array]:
+    return {
+        "second_mean": second.gain.mean,
+        "second_gain": second.gain.slopes,
+        "second_flash_ok": second.flash_ok.slopes,
+        "second_quantiles": np.array(second.quantiles),
     }
 
 
@@ -176,9 +206,40 @@ def _adapted(arrays: Mapping[str, Array], card: AdaptedCard) -> Adapted:
         gain=_effects(arrays, card.gain, "gain"),
         flash_ok=_effects(arrays, card.flash_ok, "flash_ok"),
     )
-    platt = None if card.platt is None else Platt(*card.platt)
     calibration = Calibration(*(arrays[f"calibration_{name}"] for name in _CALIBRATION))
-    return Adapted(model, tuple(arrays["quantiles"].tolist()), platt, card.report, calibration)
+    return Adapted(
+        model=model,
+        quantiles=tuple(arrays["quantiles"].tolist()),
+        platt=_platt(card.platt),
+        report=card.report,
+        calibration=calibration,
+        second=None if card.second is None else _second(arrays, card.second),
+    )
+
+
+def _second(arrays: Mapping[str, Array], card: SecondCard) -> SecondStage:
+    mean = arrays["second_mean"]
+    for name in ("second_mean", "second_gain", "second_flash_ok"):
+        if mean.ndim != 1 or arrays[name].shape != mean.shape or not np.isfinite(arrays[name]).all():
+            raise ValueError(f"{name} is not a finite vector as long as the others")
+    _check_quantiles(arrays["second_quantiles"])
+    return SecondStage(
+        encoder=card.encoder,
+        gain=Weights(mean, arrays["second_gain"]),
+        flash_ok=Weights(mean, arrays["second_flash_ok"]),
+        quantiles=tuple(arrays["second_quantiles"].tolist()),
+        platt=_platt(card.platt),
+    )
+
+
+def _check_encoder(folder: Path, card: AdaptedCard, encoder: str | None) -> None:
+    if card.second is None or encoder is None or encoder == card.second.encoder:
+        return
+    found = f"the one here is {encoder}" if encoder else "none is configured"
+    raise EncoderUnavailable(
+        f"{folder} was adapted with the encoder {card.second.encoder}, and {found}: name that one in "
+        "`encoder` of the configuration, or adapt again from the pairs with `flashlane classifier adapt`"
+    )
 
 
 def _check(arrays: Mapping[str, Array], card: AdaptedCard, size: int, features: int) -> None:
@@ -203,8 +264,24 @@ def _check(arrays: Mapping[str, Array], card: AdaptedCard, size: int, features: 
         for name in _CALIBRATION
     ):
         raise ValueError("the calibration is not within 0 and 1")
-    if len(arrays["quantiles"]) < 2 or (np.diff(arrays["quantiles"]) <= 0.0).any():
+    _check_quantiles(arrays["quantiles"])
+
+
+def _check_quantiles(quantiles: Array) -> None:
+    if len(quantiles) < 2 or (np.diff(quantiles) <= 0.0).any():
         raise ValueError("quantiles do not increase")
+
+
+def _platt(card: tuple[float, float] | None) -> Platt | None:
+    return None if card is None else Platt(*card)
+
+
+def _platt_card(platt: Platt | None) -> tuple[float, float] | None:
+    return None if platt is None else (platt.slope, platt.intercept)
+
+
+def _second_card(second: SecondStage | None) -> SecondCard | None:
+    return None if second is None else SecondCard(encoder=second.encoder, platt=_platt_card(second.platt))
 
 
 def _surface_card(effects: Effects) -> SurfaceCard:

@@ -135,6 +135,27 @@ class AdaptedScorer:
         raw, words = self._prior.ranker.raw(values), self._view.direction(reading)
         return self._estimate(values, words, self._by_terms(reading), raw, task)
 
+    def refined(
+        self, values: Sequence[float], reading: Reading, task: str, vector: Floats
+    ) -> tuple[float, float | None]:
+        """The same with the second stage, of a version that has one.
+
+        Args:
+            values: As of `estimate`.
+            reading: Likewise.
+            task: Likewise.
+            vector: (E,) of `reading.text`, by the encoder that the version names.
+        """
+        second = self._adapted.second
+        if second is None:
+            return self.estimate(values, reading, task)
+        raw, words = self._prior.ranker.raw(values), self._view.direction(reading)
+        gain, flash_ok = self._expected(values, words, self._by_terms(reading), raw, task)
+        gain += float(second.gain.of(vector))
+        flash_ok += float(second.flash_ok.of(vector))
+        platt = second.platt
+        return rank_in(second.quantiles, gain), None if platt is None else platt.probability(flash_ok)
+
     def contributions(self, values: Sequence[float], reading: Reading, task: str) -> Mapping[str, float]:
         """By how much each feature, the prior, the topic and the task move the score of a request.
 
@@ -169,6 +190,14 @@ class AdaptedScorer:
     def _estimate(
         self, values: Sequence[float], words: Floats, terms: tuple[float, float], raw: float, task: str
     ) -> tuple[float, float | None]:
+        gain, flash_ok = self._expected(values, words, terms, raw, task)
+        platt = self._adapted.platt
+        return rank_in(self._adapted.quantiles, gain), None if platt is None else platt.probability(flash_ok)
+
+    def _expected(
+        self, values: Sequence[float], words: Floats, terms: tuple[float, float], raw: float, task: str
+    ) -> tuple[float, float]:
+        """The gain and the flash_ok of one request, by the first stage."""
         features = np.array(values, dtype=np.float32)
         shape = features * self._factor
         shape -= self._mean
@@ -190,12 +219,9 @@ class AdaptedScorer:
         failure = float(self._failure.dot(features))
         gain += terms[0] + self._levels[0] + by_raw * raw + by_failure * failure
         gain += self._gains.get(task, self._gains[""])
-        score = rank_in(self._adapted.quantiles, gain)
-        if self._adapted.platt is None:
-            return score, None
         by_raw, by_failure = self._slopes[1]
         flash_ok += terms[1] + self._levels[1] + by_raw * raw + by_failure * failure
-        return score, self._adapted.platt.probability(flash_ok + self._oks.get(task, self._oks[""]))
+        return gain, flash_ok + self._oks.get(task, self._oks[""])
 
 
 def _effects(effects: Effects) -> Mapping[str, float]:

@@ -4,7 +4,8 @@
   - ModelFileInvalid   the weights are missing, damaged, or of another format
   - DatasetInvalid     training data is missing or lacks a column
   - AdaptationRefused  pairs of one's own say too little to leave the prior
-  - MissingDependency  training needs a package that is not installed
+  - EncoderUnavailable a sentence encoder cannot be used, or is not the one that a version was fitted with
+  - MissingDependency  training or an encoder needs a package that is not installed
 """
 
 
@@ -25,4 +26,8 @@ class AdaptationRefused(ClassifierError):
 
 
 class MissingDependency(ClassifierError):
-    """Training needs a package that is not installed."""
+    """Training or an encoder needs a package that is not installed."""
+
+
+class EncoderUnavailable(ClassifierError):
+    """A sentence encoder cannot be used, or is not the one that a version was fitted with."""

@@ -3,9 +3,11 @@
 import copy
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from classifier import weights_file
 from classifier.domains import domain_of, shipped_table
@@ -22,6 +24,7 @@ from classifier.weights_file import ModelCard
 if TYPE_CHECKING:  # imports numpy, which the prior alone does without
     from classifier.adapted import Adapted
     from classifier.adapted_scorer import AdaptedScorer
+    from classifier.encoders import Vector
 
 SHIPPED = Path(__file__).with_name("weights")
 
@@ -51,15 +54,21 @@ class Classifier:
         self._scorer = None if adapted is None else _scorer_of(prior, adapted)
 
     @classmethod
-    def load(cls, path: Path | None = None) -> "Classifier":
+    def load(cls, path: Path | None = None, *, encoder: str | None = None) -> "Classifier":
         """Load the weights in the folder `path`, or the shipped ones.
 
         A folder that `flashlane classifier adapt` made is served on top of the shipped weights, in its
         current version; a folder of one version, in that one.
 
+        Args:
+            path: The folder.
+            encoder: Name of the encoder that `refine` will get vectors of, "" for none; None when it is not
+                called.
+
         Raises:
             ModelFileInvalid: A file is missing, damaged, or of another format; the message names it and
                 the remedy.
+            EncoderUnavailable: The version needs another encoder than that.
         """
         if path is None:
             return cls(*weights_file.load(SHIPPED))
@@ -70,7 +79,7 @@ class Classifier:
         from classifier.adapted_file import load_adapted  # numpy: the prior alone starts without
 
         shipped = cls.load()
-        adapted, card = load_adapted(path, prior=shipped.card.version)
+        adapted, card = load_adapted(path, prior=shipped.card.version, encoder=encoder)
         return shipped.with_adapted(adapted, card.version)
 
     def with_adapted(self, adapted: "Adapted", version: str) -> "Classifier":
@@ -126,6 +135,29 @@ class Classifier:
             names=FEATURE_NAMES,
             values=values,
         )
+
+    @property
+    def has_second_stage(self) -> bool:
+        """Whether the vector of an encoder would change a score."""
+        return self.adapted is not None and self.adapted.second is not None
+
+    def refine(
+        self, estimate: ComplexityEstimate, conversation: Conversation, encode: Callable[[str], "Vector"]
+    ) -> ComplexityEstimate:
+        """The estimate of the second stage; that of the first where there is no second.
+
+        Args:
+            estimate: Of the same conversation.
+            conversation: What is estimated.
+            encode: Of the encoder that the version names.
+        """
+        scorer = self._scorer
+        if scorer is None or isinstance(scorer, PriorScorer) or not self.has_second_stage:
+            return estimate
+        reading = read_task(conversation.turns)
+        vector = encode(reading.text)
+        score, p_flash_ok = scorer.refined(estimate.values, reading, estimate.task, vector)
+        return msgspec.structs.replace(estimate, score=score, p_flash_ok=p_flash_ok)
 
     @property
     def lsa(self) -> Lsa:
