@@ -131,7 +131,8 @@ def adapt(
     Args:
         prior: What is adapted.
         pairs: With outcomes of the same two models; labels of other models damage the ranking.
-        encoder: Its vectors are tried as a second stage, which is kept where it ranks held-out pairs better.
+        encoder: Its vectors are tried as a second stage, which is kept where it ranks held-out pairs better
+            than the first, which has to be better than the prior by itself.
         traffic: Further prompts without outcomes, (M, features + D), for better clusters.
         seed: Of folds, landmarks and resamples; the same pairs and seed give the same model.
 

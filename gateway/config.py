@@ -295,6 +295,20 @@ class EmbeddedEngine:
     speculation: bool
 
 
+class EncoderSection(_Section):
+    """A sentence encoder, the second stage of the tenants' versions that were adapted with it."""
+
+    model: str = Field(
+        min_length=1,
+        description="Path of an .onnx file, with its tokenizer.json beside it or in the folder above; or a "
+        "model of sentence-transformers.",
+    )
+    budget_ms: float = Field(
+        default=50.0, gt=0, le=10_000, description="A request waits so long; then the first stage decides."
+    )
+    workers: int = Field(default=1, gt=0, le=64, description="Requests encoded at once, on a core each.")
+
+
 class Config(_Section):
     """The whole file."""
 
@@ -307,6 +321,9 @@ class Config(_Section):
         default=None,
         description="Has a folder of adapted versions for each tenant that has some. "
         "Left out: `classifier` in the state folder.",
+    )
+    encoder: EncoderSection | None = Field(
+        default=None, description="Left out: the classifier has one stage; see docs/classifier.md."
     )
 
     @model_validator(mode="after")
@@ -426,6 +443,9 @@ def load_config(path: Path) -> Config:
     config = config.model_copy(
         update={"models": {name: _with_files_beside(path, model) for name, model in config.models.items()}}
     )
+    if config.encoder is not None and (path.parent / config.encoder.model).exists():
+        model = str(path.parent / config.encoder.model)  # else it may be a name
+        config = config.model_copy(update={"encoder": config.encoder.model_copy(update={"model": model})})
     if config.ledger is not None and config.ledger.url is not None:
         ledger = config.ledger.model_copy(update={"url": _beside(path, config.ledger.url)})
         config = config.model_copy(update={"ledger": ledger})

@@ -20,6 +20,7 @@ from gateway.records import RequestRecord, Status
 from gateway.requests.needs import needs_of, token_ids_of
 from gateway.requests.protocol import ClientRequest
 from gateway.route import leave
+from gateway.second_stage import SecondStage
 from gateway.services import Services
 from gateway.sse import DONE, KEEP_ALIVE
 from gateway.thinking.wishes import forces_a_tool, read_wish
@@ -81,6 +82,8 @@ async def answer_request(
         ask = _ask_of(services, caller, request)
         _look_for_volatile(services, caller, request, exchange)
         _estimate(services, caller, request, ask, exchange)
+        if services.second_stage is not None:
+            await _refine(services.second_stage, services, caller, request, exchange)
         decision = _decide(services, caller, request, ask, exchange)
         decision = exchange.decision = await weighed(services, exchange, decision)
         order = Order(caller, request, decision, _headers_to_hand_on(scope))
@@ -155,6 +158,16 @@ def _estimate(
         # A request is not refused for want of an estimate: the policy decides without one.
         log.exception("%s: the classifier failed", exchange.id)
         services.telemetry.classifier_failed()
+
+
+async def _refine(
+    stage: SecondStage, services: Services, caller: Caller, request: ClientRequest, exchange: Exchange
+) -> None:
+    """Let the second stage better the estimate, for a tenant whose version has one."""
+    ranker = services.rankers.of(caller.tenant.name)
+    if exchange.estimate is not None and ranker.refines:
+        conversation = _with_task(request.conversation(), caller, exchange.endpoint)
+        exchange.estimate = await stage.refine(ranker.classifier, conversation, exchange.estimate)
 
 
 def _with_task(conversation: Conversation, caller: Caller, endpoint: str) -> Conversation:

@@ -44,6 +44,11 @@ class Ranker:
     bound: LossBound | None = None
 
     @property
+    def refines(self) -> bool:
+        """Whether its second stage may change a score; as with gains, none that a promise was proven with."""
+        return self.classifier.has_second_stage and self.takes_gains
+
+    @property
     def takes_gains(self) -> bool:
         """Whether later gains may move its scores: a promise is for the scores that it was proven with."""
         return self.bound is None or self.bound.cut is None
@@ -60,17 +65,20 @@ class Tenants(Protocol):
 class Rankers:
     """The rankers of all tenants."""
 
-    def __init__(self, shipped: Classifier, folder: Path, models: str) -> None:
+    def __init__(self, shipped: Classifier, folder: Path, models: str, *, encoder: str | None = None) -> None:
         """Know no tenant yet: whoever is asked for gets the shipped weights.
 
         Args:
             shipped: What is served where there is no version.
             folder: Has a folder of versions for each tenant that has some, by its name.
             models: The pair of models, by the names that a version states.
+            encoder: Name of the encoder that is there, "" for none: a version that needs another is refused.
+                None where nothing is encoded.
         """
         self._shipped = Ranker(shipped, shipped)
         self._folder = folder
         self._models = models
+        self._encoder = encoder
         self._rankers: dict[str, Ranker] = {}
         self._stated: dict[str, tuple[float | None, float]] = {}
         self._refused: set[Path] = set()
@@ -183,7 +191,7 @@ class Rankers:
             raise ClassifierError(
                 f"{folder} was adapted to pairs of {models}, and {self._models} is configured"
             )
-        fitted = Classifier.load(folder)
+        fitted = Classifier.load(folder, encoder=self._encoder)
         self._refused.discard(folder)
         return fitted
 

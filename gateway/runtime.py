@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backends.engines.llama import LlamaOptions, llama_spec
 from backends.engines.probes import free_port
@@ -39,6 +40,7 @@ from gateway.prefixes.shared import SharedPrefixes
 from gateway.prefixes.warming import Prefixes
 from gateway.rankers import Rankers
 from gateway.salts import Salts, kept_secret
+from gateway.second_stage import SecondStage
 from gateway.services import Services
 from gateway.settings import Settings
 from gateway.telemetry import Telemetry
@@ -47,6 +49,9 @@ from policies.recent_scores import SEED, RecentScores
 from policies.redis_client import connect
 from policies.tenant_file import KnownNames
 from policies.tenants import TenantBook
+
+if TYPE_CHECKING:  # numpy: who has no encoder starts without
+    from classifier.encoders import Encoder
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +70,19 @@ def tenants_folder(config: Config, settings: Settings) -> Path:
 def versions_folder(config: Config, settings: Settings) -> Path:
     """Return where the adapted versions of the tenants' classifiers are, a folder of versions a tenant."""
     return config.classifier or settings.state_dir / "classifier"
+
+
+def load_encoder_of(config: Config) -> "Encoder | None":
+    """Load the encoder that a configuration names; None where it names none.
+
+    Raises:
+        ClassifierError: It cannot be used; says why.
+    """
+    if config.encoder is None:
+        return None
+    from classifier.encoders import load_encoder  # numpy, and what runs the encoder
+
+    return load_encoder(config.encoder.model)
 
 
 def embedded_url_file(settings: Settings) -> Path:
@@ -119,6 +137,7 @@ class _Plan:
     tenants: TenantBook
     classifier: Classifier
     rankers: Rankers
+    encoder: "Encoder | None"
     pools: Mapping[str, Sequence[Pool]]
     namers: Mapping[str, PromptNamer]
     engines: Sequence[ProcessSpec]
@@ -139,12 +158,19 @@ def _plan(config: Config, settings: Settings) -> _Plan:
         valkey, redis_url = valkey_spec(settings.state_dir / "valkey", port), f"redis://127.0.0.1:{port}/0"
     tenants = TenantBook(tenants_folder(config, settings), known_names(config))
     classifier = Classifier.load()
-    rankers = Rankers(classifier, versions_folder(config, settings), config.pair_of_models())
+    encoder = load_encoder_of(config)
+    rankers = Rankers(
+        classifier,
+        versions_folder(config, settings),
+        config.pair_of_models(),
+        encoder="" if encoder is None else encoder.name,
+    )
     rankers.look(tenants.tenants())
     return _Plan(
         tenants=tenants,
         classifier=classifier,
         rankers=rankers,
+        encoder=encoder,
         pools=config.pools(settings.secrets, urls),
         namers={
             name: make_namer(model.served_name, model.tokenizer_files, model.group_tokens())
@@ -207,6 +233,7 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
         prices=config.prices(),
         max_body_bytes=config.server.max_body_bytes,
         namers=plan.namers,
+        second_stage=_second_stage(plan.encoder, config, telemetry, stack),
     )
     jobs: dict[str, Callable[[], Awaitable[None]]] = {
         "reload tenants": plan.tenants.keep_reloading,
@@ -226,6 +253,21 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
     await _start_jobs(stack, jobs)
     await prefixes.until_ready()
     return create_app(services, Health(fleet, ledger, redis))
+
+
+def _second_stage(
+    encoder: "Encoder | None", config: Config, telemetry: Telemetry, stack: AsyncExitStack
+) -> SecondStage | None:
+    if encoder is None or config.encoder is None:
+        return None
+    stage = SecondStage(
+        encoder,
+        budget=config.encoder.budget_ms / 1000,
+        workers=config.encoder.workers,
+        count=telemetry.second_stage,
+    )
+    stack.push_async_callback(asyncio.to_thread, stage.close)
+    return stage
 
 
 def _salts(secret: str, settings: Settings) -> Salts:

@@ -11,6 +11,7 @@ from gateway.ledger import Ledger
 from gateway.prefixes.warming import Prefixes
 from gateway.rankers import Rankers
 from gateway.salts import Salts
+from gateway.second_stage import SecondStage
 from gateway.telemetry import Telemetry
 from policies.recent_scores import RecentScores
 from policies.tenants import TenantBook
@@ -25,6 +26,7 @@ class Services:
         models: What decisions need to know of every model.
         prices: Of every model.
         namers: What names the prompts of every model, for placement.
+        second_stage: None where no encoder is configured.
         max_body_bytes: Longest request body.
     """
 
@@ -42,3 +44,4 @@ class Services:
     prices: Mapping[str, Prices]
     max_body_bytes: int
     namers: Mapping[str, PromptNamer]
+    second_stage: SecondStage | None

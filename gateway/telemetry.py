@@ -11,6 +11,7 @@ from backends.fleet import Fleet
 from backends.pools.desk import PoolDesk
 from gateway.fleet_metrics import FleetMetrics
 from gateway.records import RequestRecord
+from gateway.second_stage import Outcome
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
@@ -97,6 +98,13 @@ class Telemetry:
         self._classifier_errors = Counter(
             "flashlane_classifier_errors",
             "Requests for `auto` that were decided without an estimate.",
+            registry=registry,
+        )
+        self._second_stage = Counter(
+            "flashlane_second_stage",
+            "Requests that a sentence encoder was to score: used; or the first stage stood, as it was late, "
+            "full (all its threads at work) or failed.",
+            ("outcome",),
             registry=registry,
         )
         self._gains_errors = Counter(
@@ -208,6 +216,10 @@ class Telemetry:
     def classifier_failed(self) -> None:
         """Count one request that had to be decided without an estimate."""
         self._classifier_errors.inc()
+
+    def second_stage(self, outcome: Outcome) -> None:
+        """Count one request that has a second stage."""
+        self._second_stage.labels(outcome).inc()
 
     def gains_not_read(self) -> None:
         """Count one time that what tasks gained could not be read."""

@@ -1,5 +1,6 @@
 """`flashlane classifier adapt`, `versions` and `rollback`: a model of one's own pairs, and the way back."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,7 @@ from gateway.cli.console import errors_end_the_command
 if TYPE_CHECKING:  # imports numpy, which `explain` does without
     from classifier.adapted import AdaptationReport, Interval
     from classifier.adapted_file import AdaptedCard
+    from classifier.encoders import Encoder
 
 FolderArgument = Annotated[Path, typer.Argument(help="Folder of the versions.")]
 FolderOption = Annotated[
@@ -28,12 +30,21 @@ ForTenantOption = Annotated[
 ]
 
 
+EncoderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--encoder", help="Sentence encoder to try as a second stage; the configuration's, with --tenant."
+    ),
+]
+
+
 def adapt(
     pairs: PairsOption,
     out: FolderOption = None,
     tenant: ForTenantOption = None,
     config_file: ConfigOption = None,
     *,
+    encoder: EncoderOption = None,
     task_column: TaskColumnOption = "task",
     as_json: JsonOption = False,
 ) -> None:
@@ -49,35 +60,52 @@ def adapt(
         from classifier.pairs import load_pairs
         from classifier.versions import add_version
 
-        folder, models = _destination(out, tenant, config_file)
+        to = _destination(out, tenant, config_file)
         report("reading the pairs")
         found = load_pairs(pairs, task_column)
         classifier = Classifier.load()
         report("adapting")
-        adapted = adapt_to(classifier.prior, found)
+        adapted = adapt_to(classifier.prior, found, encoder=_encoder(encoder or to.encoder))
         created = datetime.now(UTC).isoformat(timespec="seconds")
         number = add_version(
-            folder,
+            to.folder,
             lambda new: save_adapted(
-                new, adapted, prior=classifier.card.version, created=created, models=models
+                new, adapted, prior=classifier.card.version, created=created, models=to.models
             ),
         )
-        version = Classifier.load(version_folder(folder, number)).version
+        version = Classifier.load(version_folder(to.folder, number)).version
     if as_json:
         print_json({"number": number, "version": version, "report": adapted.report})
         return
     Console().print(_report_table(adapted.report))
-    typer.echo(f"version {number} ({version}) written to {folder} and served from now on")
+    typer.echo(f"version {number} ({version}) written to {to.folder} and served from now on")
 
 
-def _destination(out: Path | None, tenant: str | None, config_file: Path | None) -> tuple[Path, str]:
-    """The folder of versions, and the pair of models that the pairs are of; "" when nobody says."""
+@dataclass(frozen=True, slots=True)
+class _Destination:
+    """Where a version goes, and what the gateway there has; "" where nobody says."""
+
+    folder: Path
+    models: str = ""
+    encoder: str = ""
+
+
+def _destination(out: Path | None, tenant: str | None, config_file: Path | None) -> _Destination:
     if tenant is not None and out is None:
         place = tenant_place(tenant, config_file)
-        return place.versions, place.models
+        section = place.config.encoder
+        return _Destination(place.versions, place.models, "" if section is None else section.model)
     if out is None or tenant is not None:
         raise typer.BadParameter("give either --tenant, whom the version is for, or --out, a folder")
-    return out, ""
+    return _Destination(out)
+
+
+def _encoder(model: str) -> "Encoder | None":
+    if not model:
+        return None
+    from classifier.encoders import load_encoder  # numpy, and what runs the encoder
+
+    return load_encoder(model)
 
 
 def versions(
@@ -124,6 +152,12 @@ def _report_table(report: "AdaptationReport") -> Table:
         "not stated: too few pairs" if report.calibration_error is None else f"{report.calibration_error:.3f}"
     )
     table.add_row("calibration error of p_flash_ok", stated)
+    if report.second_stage is not None:
+        second = report.second_stage
+        table.add_row("encoder", second.encoder)
+        table.add_row("  adds to APGR", _with_bounds(second.difference))
+        table.add_row("  better in", f"{second.better:.0%} of resamples")
+        table.add_row("  second stage", "kept" if second.kept else "not kept: it adds too little")
     return table
 
 

@@ -65,6 +65,9 @@ def evaluate(
     loso: LosoOption = False,
     adapt_curve: CurveOption = False,
     draws: Annotated[int, typer.Option("--draws", min=1, help="Draws of --adapt-curve.")] = 20,
+    encoder: Annotated[
+        str | None, typer.Option("--encoder", help="Sentence encoder, as the second stage of --adapt-curve.")
+    ] = None,
     five_fold: FoldsOption = False,
     suite: SuiteOption = None,
     domains: DomainsOption = None,
@@ -81,7 +84,9 @@ def evaluate(
         elif five_fold:
             _five_fold(data or [], model, task_column, loso=loso, as_json=as_json)
         elif adapt_curve:
-            _adapt_curve(data or [], model, task_column, draws=draws, loso=loso, as_json=as_json)
+            _adapt_curve(
+                data or [], model, task_column, draws=draws, encoder=encoder, loso=loso, as_json=as_json
+            )
         elif loso:
             _leave_one_out(data or [], as_json=as_json)
         else:
@@ -141,15 +146,30 @@ def _leave_one_out(data: list[Path], *, as_json: bool) -> None:
 
 
 def _adapt_curve(
-    data: list[Path], model: Path | None, task_column: str | None, *, draws: int, loso: bool, as_json: bool
+    data: list[Path],
+    model: Path | None,
+    task_column: str | None,
+    *,
+    draws: int,
+    encoder: str | None,
+    loso: bool,
+    as_json: bool,
 ) -> None:
     with progress_line() as report:
         from classifier.adapt_curve import adapt_curves, macro
+        from classifier.encoders import load_encoder
 
         report("reading the prompts")
         training = _training(data) if loso else []
         sources = _sources(data, task_column)
-        curves = adapt_curves(Classifier.load(model).prior, sources, training, draws=draws, progress=report)
+        curves = adapt_curves(
+            Classifier.load(model).prior,
+            sources,
+            training,
+            encoder=None if encoder is None else load_encoder(encoder),
+            draws=draws,
+            progress=report,
+        )
         mean = macro(curves)
     if as_json:
         named = {**curves, "macro": mean}

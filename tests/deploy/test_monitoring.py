@@ -147,6 +147,7 @@ def gateway_metrics() -> dict[str, frozenset[str]]:
     telemetry.volatile_prefix("acme")
     telemetry.classifier_failed()
     telemetry.gains_not_read()
+    telemetry.second_stage("late")
     telemetry.watch_prefixes(PrefixMetrics(computed_prefixes(Fleet(pools, monotonic=lambda: 0.0))))
     return {
         sample.name: frozenset(sample.labels) | FROM_PROMETHEUS
