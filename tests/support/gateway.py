@@ -77,6 +77,7 @@ async def running_gateway(
     server: Mapping[str, Any] | None = None,
     timeouts: Mapping[str, float] | None = None,
     models: Mapping[str, Mapping[str, Any]] | None = None,
+    more: Mapping[str, Any] | None = None,
     write_seconds: float = WRITE_SECONDS,
 ) -> AsyncGenerator[GatewayUnderTest]:
     """Run a gateway with the tenants `acme` (as given) and `umbrella` (defaults).
@@ -92,6 +93,7 @@ async def running_gateway(
         server: The section of that name.
         timeouts: Of both models, as in the configuration.
         models: Further settings of a model, by its name, such as `capabilities`.
+        more: Further sections.
         write_seconds: How long a client may take nothing.
     """
     urls = {"flash": [flash] if isinstance(flash, str) else flash, "standard": [standard]}
@@ -106,7 +108,7 @@ async def running_gateway(
         | dict((models or {}).get(name, {}))
         for name, replicas in urls.items()
     }
-    settings = {"redis": {"url": redis_url}, "models": sections, "server": server or {}}
+    settings = {"redis": {"url": redis_url}, "models": sections, "server": server or {}, **(more or {})}
     config = await asyncio.to_thread(_write_config, folder, settings, tenant or {})
     await _empty(redis_url)
     async with (

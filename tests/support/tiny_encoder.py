@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,7 @@ def write_tiny_encoder(
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = {word: at for at, word in enumerate(("[UNK]", "[CLS]", "[SEP]", *words))}
     marks = [{"SpecialToken": {"id": name, "type_id": 0}} for name in ("[CLS]", "[SEP]")]
-    tokenizer = {
+    tokenizer: dict[str, Any] = {
         "version": "1.0",
         "added_tokens": [],
         "normalizer": {"type": "Lowercase"},
