@@ -26,7 +26,7 @@ from policies.types import Routing, Tenant
 from policies.yaml_file import write_yaml
 from tests.classifier.test_second_stage import NAMES, pairs_of, vectors_of
 from tests.gateway.conftest import StartGateway
-from tests.support.gateway import settings_in
+from tests.support.gateway import KEY, settings_in, write_tenant
 from tests.support.tiny_encoder import write_tiny_encoder
 from tests.support.waiting import until
 
@@ -216,7 +216,7 @@ def test_no_second_stage_moves_a_score_that_a_promise_was_proven_with(
 def config_with(folder: Path, encoder: Mapping[str, str]) -> Config:
     pool = {"pools": [{"name": "main", "replicas": [{"url": "http://127.0.0.1:9"}]}]}
     models = {name: {"served_name": name, **pool} for name in ("flash", "standard")}
-    (folder / "tenants").mkdir()
+    write_tenant(folder / "tenants", "acme", KEY, {})
     (folder / "model.onnx").write_bytes(b"x")
     write_yaml(folder / "flashlane.yaml", {"tenants": "tenants", "models": models, "encoder": encoder})
     return load_config(folder / "flashlane.yaml")
