@@ -74,5 +74,5 @@ soak: env-dev ## Send 20,000 requests, with clients that leave and engines that 
 
 lock: ## Renew the lock files from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes pyproject.toml -o requirements.lock
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes pyproject.toml --extra train --group dev \
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes pyproject.toml --extra train --extra encoder --group dev \
 		-c requirements.lock -o requirements-dev.lock
