@@ -1,4 +1,4 @@
-"""What an estimate costs, short and long: wall time, time on the CPU, and which of the slow ones were preempted.
+"""What an estimate costs, by the clock and on the CPU, and which of the slow ones were preempted.
 
 python -m bench.estimates [CALLS]
 """
@@ -43,7 +43,7 @@ _ENGLISH = [
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One estimate: milliseconds by the clock and on the CPU, and how often another process got in between."""
+    """One estimate: milliseconds by the clock and on the CPU, and how often it was preempted."""
 
     wall: float
     cpu: float
