@@ -260,8 +260,9 @@ class Fleet:
     def send(self, model: str, placed: Placed) -> Ticket:
         """Note that a request goes where it was placed; the ticket is for `Member.open`."""
         now, member, prompt = self._monotonic(), placed.member, placed.prompt
-        placer = self._placers[model]
-        placer.placed(member.replica.name, placed.choice.work, now=now, branch=placed.branch)
+        if self.has_choice(model):
+            placer = self._placers[model]
+            placer.placed(member.replica.name, placed.choice.work, now=now, branch=placed.branch)
         if prompt.session is not None:
             self._sessions[prompt.session] = member
             self._sessions.move_to_end(prompt.session)

@@ -163,28 +163,26 @@ def _with_task(conversation: Conversation, caller: Caller, endpoint: str) -> Con
     key = caller.key_name if "key" in parts else ""
     endpoint = endpoint if "endpoint" in parts else ""
     if "prompt" in parts:
-        return replace(conversation, key=key, endpoint=endpoint)
+        return replace(conversation, key=key, endpoint=endpoint) if key or endpoint else conversation
     return replace(conversation, task=key + endpoint)
 
 
 def _decide(
     services: Services, caller: Caller, request: ClientRequest, ask: Ask, exchange: Exchange
 ) -> Decision:
-    tenant, estimate = caller.tenant, exchange.estimate
-    decision = decide(
-        ask,
-        None if estimate is None else Hardness(estimate.score, estimate.domain),
-        tenant,
-        services.models,
-        cut=services.scores.cut(tenant.name, tenant.routing.standard_share),
-        bound=services.rankers.of(tenant.name).bound,
-    )
+    tenant, estimate, scores = caller.tenant, exchange.estimate, services.scores
+    if estimate is None:
+        decision = decide(ask, None, tenant, services.models)
+    else:
+        share = tenant.routing.standard_share
+        hardness = Hardness(estimate.score, estimate.domain)
+        cut, bound = scores.cut(tenant.name, share), services.rankers.of(tenant.name).bound
+        decision = decide(ask, hardness, tenant, services.models, cut=cut, bound=bound)
+        if decision.rule == COMPLEXITY:
+            scores.add(tenant.name, estimate.score, share=share, sent=decision.model == STANDARD)
+        elif decision.rule == QUALITY:
+            scores.see(tenant.name, estimate.score)
     exchange.decision = decision
-    if estimate is not None and decision.rule == COMPLEXITY:
-        sent = decision.model == STANDARD
-        services.scores.add(tenant.name, estimate.score, share=tenant.routing.standard_share, sent=sent)
-    elif estimate is not None and decision.rule == QUALITY:
-        services.scores.see(tenant.name, estimate.score)
     if decision.keep_input_tokens is not None:
         request.keep_last(decision.keep_input_tokens)
     return decision if request.portable else replace(decision, fallbacks=())

@@ -46,7 +46,8 @@ class Standing:
 
     def began(self, prompt: Prompt, uncached: int, now: float) -> Ticket:
         """Note that it got a prompt."""
-        self.held.sent(prompt.names, now)
+        if prompt.names:
+            self.held.sent(prompt.names, now)
         return self.queue.add(uncached, now)
 
     def told(self, predicted: int, actual: int) -> bool:

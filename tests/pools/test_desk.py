@@ -68,14 +68,19 @@ class Scene:
 
 async def test_a_pool_without_a_bound_has_room_for_all():
     scene = Scene()
-    leases = [await scene.desk.enter("flash", "throughput", stays=False) for _ in range(500)]
+    leases = [
+        await scene.desk.enter("flash", scene.fleet.pool("flash", "throughput"), stays=False)
+        for _ in range(500)
+    ]
     assert all(lease is FREE for lease in leases)
     await scene.desk.leave(FREE)
 
 
 async def test_a_latency_pool_has_room_for_what_is_stated():
     scene = Scene(max_concurrency=3)
-    leases = [await scene.desk.enter("flash", "latency", stays=False) for _ in range(5)]
+    leases = [
+        await scene.desk.enter("flash", scene.fleet.pool("flash", "latency"), stays=False) for _ in range(5)
+    ]
     assert sum(lease is not None for lease in leases) == 3
     assert scene.desk.held("flash/latency") == 3
 
