@@ -124,7 +124,6 @@ class Ledger:
         """
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        future.add_done_callback(_retrieve)
         entry = _Entry(record, future)
         if self._queue.qsize() >= MAX_WAITING:
             self._lose([entry], f"{MAX_WAITING} others wait for it")
@@ -234,7 +233,7 @@ class _Patience:
         while self._waiting and self._waiting[0][0] <= loop.time():
             _, late = self._waiting.popleft()
             if not late.done():
-                late.set_exception(LedgerUnavailable(SLOW))
+                _fail(late, LedgerUnavailable(SLOW))
         self._armed = bool(self._waiting)
         if self._waiting:
             loop.call_at(self._waiting[0][0], self._check, loop)
@@ -265,17 +264,17 @@ def _tell(entries: Sequence[_Entry], error: LedgerUnavailable | None) -> None:
             if error is None:
                 entry.future.set_result(None)
             else:
-                entry.future.set_exception(error)
+                _fail(entry.future, error)
 
     for loop in {entry.loop for entry in entries}:
         if not loop.is_closed():
             loop.call_soon_threadsafe(wake, [entry for entry in entries if entry.loop is loop])
 
 
-def _retrieve(future: asyncio.Future[None]) -> None:
-    """Look at the outcome, so that nobody is warned of one that no one awaited."""
-    if not future.cancelled():
-        future.exception()
+def _fail(future: asyncio.Future[None], error: LedgerUnavailable) -> None:
+    """Set an error, and look at it, so that nobody is warned of one that no one awaited."""
+    future.set_exception(error)
+    future.exception()
 
 
 def _open(url: str) -> tuple[Engine, Connection]:

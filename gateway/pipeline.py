@@ -47,9 +47,8 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        await answer_request(
-            self._services, scope, receive, Reply(send), endpoint=self._path, read=self._read
-        )
+        reply = Reply(send, scope)
+        await answer_request(self._services, scope, receive, reply, endpoint=self._path, read=self._read)
 
 
 async def answer_request(
@@ -148,9 +147,12 @@ def _estimate(
 ) -> None:
     if not needs_estimate(ask, caller.tenant, services.models):
         return
-    conversation = _with_task(request.conversation(), caller, exchange.endpoint)
+    conversation, tenant = _with_task(request.conversation(), caller, exchange.endpoint), caller.tenant
+    classifier = services.rankers.of(tenant.name).classifier
     try:
-        exchange.estimate = services.rankers.of(caller.tenant.name).classifier.estimate(conversation)
+        exchange.estimate = classifier.estimate(
+            conversation, with_domain=bool(tenant.routing.standard_domains)
+        )
     except Exception:
         # A request is not refused for want of an estimate: the policy decides without one.
         log.exception("%s: the classifier failed", exchange.id)

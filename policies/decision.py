@@ -154,9 +154,10 @@ def _by_hardness(case: _Case, trace: list[str]) -> tuple[str, str]:
     hardness, routing = case.hardness, case.tenant.routing
     if hardness is None:
         return STANDARD, "classifier:failed"
-    if hardness.domain in routing.standard_domains:
-        return STANDARD, f"domain:{hardness.domain}"
-    trace.append(f"domain:{hardness.domain} is not a standard domain")
+    if routing.standard_domains:
+        if hardness.domain in routing.standard_domains:
+            return STANDARD, f"domain:{hardness.domain}"
+        trace.append(f"domain:{hardness.domain} is not a standard domain")
     keyword = _first_keyword(case.ask.text, routing.standard_keywords)
     if keyword is not None:
         return STANDARD, f"keyword:{keyword}"
