@@ -144,8 +144,8 @@ class PoolDesk:
     async def _read(self, member: Member) -> None:
         in_flight = member.in_flight
         page = await member.backend.read_metrics()
-        if page is not None:
-            member.heard(read_counts(page, member.replica.flavour), in_flight)
+        if page is not None and member.heard(read_counts(page, member.replica.flavour), in_flight):
+            self._fleet.returned(member)
 
 
 def tokens_a_step(members: Sequence[Member]) -> float | None:
