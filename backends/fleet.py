@@ -63,11 +63,15 @@ class Member:
         """Return the requests on it: ours now, and those of others as its engine said last."""
         return self.in_flight + (0.0 if self.word is None else self.word.others(now))
 
-    def heard(self, counts: EngineCounts, in_flight: int) -> None:
-        """Take in what its engine counted, when `in_flight` requests of ours were on it."""
+    def heard(self, counts: EngineCounts, in_flight: int) -> bool:
+        """Take in what its engine counted, when `in_flight` requests of ours were on it.
+
+        Returns:
+            Whether it has started anew, which nobody had noticed.
+        """
         self.word = EngineWord(counts, self.monotonic(), in_flight)
         self.acceptance.saw(counts)
-        self.standing.saw_start(counts.started)
+        return self.standing.saw_start(counts.started)
 
     async def open(self, request: InferenceRequest, ticket: Ticket | None = None) -> Answer:
         """Start `request` and count it until its answer is handed to `close`; see `Backend.open`.
@@ -153,7 +157,7 @@ class Fleet:
         self.pools = pools
         self._monotonic = monotonic
         self.returned: Callable[[Member], None] = _nobody_listens
-        """Told of a replica that takes requests again, before it gets the first."""
+        """Told of a replica that has come back or started anew, where it can be before its first request."""
         self._make = make
         self._members: dict[str, list[Member]] = {
             model: [
@@ -260,8 +264,9 @@ class Fleet:
     def send(self, model: str, placed: Placed) -> Ticket:
         """Note that a request goes where it was placed; the ticket is for `Member.open`."""
         now, member, prompt = self._monotonic(), placed.member, placed.prompt
-        placer = self._placers[model]
-        placer.placed(member.replica.name, placed.choice.work, now=now, branch=placed.branch)
+        if self.has_choice(model):
+            placer = self._placers[model]
+            placer.placed(member.replica.name, placed.choice.work, now=now, branch=placed.branch)
         if prompt.session is not None:
             self._sessions[prompt.session] = member
             self._sessions.move_to_end(prompt.session)

@@ -36,6 +36,8 @@ class Connection(asyncio.Protocol):
         self.closed = False
         self.reused = False
         self.idle_since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = 0.0
         self._begin_exchange()
 
     def _begin_exchange(self) -> None:
@@ -45,7 +47,7 @@ class Connection(asyncio.Protocol):
         self._buffered = 0
         self._head_bytes = 0
         self._paused = False
-        self._expired = False
+        self._deadline: float | None = None
         self._framed = False
         self._failure = ""
         self._failed_unheard = False
@@ -88,6 +90,9 @@ class Connection(asyncio.Protocol):
             self._failure = f"it closed the connection {when}"
             self._failed_unheard = not self._head_bytes
         self._parser = None  # it holds this connection: without it nothing waits for the garbage collector
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._wake()
 
     def pause_writing(self) -> None:
@@ -199,28 +204,43 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     async def _wait(self, there: Callable[[], bool], timeout: float | None) -> None:
-        self._expired = False
-        timer = None if timeout is None else self._loop.call_later(timeout, self._expire)
+        if timeout is not None:
+            self._wait_until(self._loop.time() + timeout)
         try:
             while not there():
                 if self._failure:  # made here: one that is kept would hold its frames, and they this
                     raise HttpError(self._failure, sent_nothing=self._failed_unheard)
-                if self._expired:
+                if self._deadline is not None and self._loop.time() >= self._deadline:
                     raise TimeoutError
                 self._waiter = self._loop.create_future()
                 await self._waiter
         finally:
-            self._waiter = None
-            if timer is not None:
-                timer.cancel()
+            self._waiter = self._deadline = None
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _expire(self) -> None:
-        self._expired = True
-        self._wake()
+    def _wait_until(self, deadline: float) -> None:
+        """Have what waits woken then. A timer that is due before that stays, and is set anew when it rings.
+
+        So a connection sets a timer once in a while, not for every wait.
+        """
+        self._deadline = deadline
+        if self._timer is not None and self._rings_at > deadline:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None:
+            self._timer, self._rings_at = self._loop.call_at(deadline, self._ring), deadline
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._deadline is None:
+            return
+        if self._loop.time() >= self._deadline:
+            self._wake()
+        else:
+            self._wait_until(self._deadline)
 
     def _fail(self, message: str) -> None:
         self._failure = message

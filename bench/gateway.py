@@ -30,6 +30,7 @@ MESSAGES = [
     {"role": "user", "content": "France, for a start. What is its capital, and what should we see there?"},
 ]
 PASSTHROUGH = "FastAPI + aiohttp pass-through"
+WITH_DOMAINS = "auto, standard_domains"
 BARS = {"forced model": 1.2, "auto": 0.8}
 
 
@@ -62,6 +63,7 @@ def measure(folder: Path, rounds: int, seconds: int) -> dict[str, Measured]:
     ports = {"nginx": free_port(), "passthrough": free_port(), "gateway": free_port()}
     urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
     key = write_config(folder, urls["nginx"], ports["gateway"])
+    domains_key = add_tenant(folder, "domains", routing={"standard_domains": ["legal", "medical"]})
     gateway = [sys.executable, "-m", "gateway", "serve", "--config", str(folder / "flashlane.yaml")]
     passthrough = [sys.executable, "-m", "bench.passthrough", "--upstream", urls["nginx"]]
     with (
@@ -76,15 +78,18 @@ def measure(folder: Path, rounds: int, seconds: int) -> dict[str, Measured]:
             PASSTHROUGH: (urls["passthrough"], "flash", passing),
             "forced model": (urls["gateway"], "flash", routing),
             "auto": (urls["gateway"], "auto", routing),
+            WITH_DOMAINS: (urls["gateway"], WITH_DOMAINS, routing),
         }
         scripts = {model: script(folder, model, key) for model in ("flash", "auto")}
+        (folder / "domains").mkdir()
+        scripts[WITH_DOMAINS] = script(folder / "domains", "auto", domains_key)
         found = {target: Measured() for target in targets}
         for _ in range(rounds):
-            for target, (url, model, server) in targets.items():
+            for target, (url, wanted, server) in targets.items():
                 for loads, concurrency in ((found[target].alone, 1), (found[target].many, 32)):
                     load = wrk(
                         f"{url}/v1/chat/completions",
-                        scripts[model],
+                        scripts[wanted],
                         concurrency=concurrency,
                         seconds=seconds,
                         server=server,
@@ -146,8 +151,14 @@ def write_config(folder: Path, upstream: str, port: int) -> str:
     model: dict[str, Any] = {"served_name": "bench", "context": 131072, "prices": prices, "pools": [pool]}
     models = {"flash": model, "standard": dict(model)}
     write_yaml(folder / "flashlane.yaml", {"server": {"port": port}, "models": models, "tenants": "tenants"})
-    write_yaml(folder / "tenants" / "acme.yaml", {"tenant": "acme", "output": {"max_tokens": 4096}})
-    return create_key(folder / "tenants", "acme", "bench")
+    return add_tenant(folder, "acme")
+
+
+def add_tenant(folder: Path, name: str, **settings: object) -> str:
+    """Write a tenant; return a key of its own."""
+    file = {"tenant": name, "output": {"max_tokens": 4096}, **settings}
+    write_yaml(folder / "tenants" / f"{name}.yaml", file)
+    return create_key(folder / "tenants", name, "bench")
 
 
 def state_in(folder: Path) -> dict[str, str]:

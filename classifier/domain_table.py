@@ -52,7 +52,7 @@ _MUCH = 2
 def terms_of(reading: Reading) -> Iterator[str]:
     """The terms of a reading, some perhaps twice. Two words are joined by a space."""
     yield from reading.distinct
-    yield from map(" ".join, pairwise(reading.words))
+    yield from map(" ".join, reading.pairs)
     if reading.chinese:
         for run in _CHINESE_RUN.findall(reading.stem, 0, _MOST_CHINESE):
             yield from run
@@ -144,7 +144,7 @@ class DomainTable:
 
     def _total(self, reading: Reading) -> int:
         total = sum(map(self._singles.__getitem__, self._known_singles & reading.distinct))
-        if pairs := self._known_words.intersection(pairwise(reading.words)):
+        if pairs := self._known_words & reading.pairs:
             total += sum(map(self._words.__getitem__, pairs))
         if marks := self._known_singles.intersection(_marks(reading)):
             total += sum(map(self._singles.__getitem__, marks))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from math import log1p
 
 from classifier.lexicon import (
@@ -10,8 +11,6 @@ from classifier.lexicon import (
     CUE_NAMES,
     ENGLISH_CUES,
     ENGLISH_PAIR_CUES,
-    PAIR_ENDS,
-    PAIR_STARTS,
     SCRIPT_CUES,
     SCRIPT_TERMS,
 )
@@ -80,6 +79,7 @@ _CUE_PLACES = {name: at for at, name in enumerate(CUE_NAMES)}
 _NEGATION = _CUE_PLACES["negation"]
 _ENGLISH = {word: _CUE_PLACES[name] for word, name in ENGLISH_CUES.items()}
 _ENGLISH_PAIRS = {pair: _CUE_PLACES[name] for pair, name in ENGLISH_PAIR_CUES.items()}
+_PAIRS = frozenset(_ENGLISH_PAIRS)
 _CHINESE = {term: _CUE_PLACES[name] for term, name in CHINESE_CUES.items()}
 _SCRIPTS = {term: _CUE_PLACES[name] for term, name in SCRIPT_CUES.items()}
 _LOGS = tuple(log1p(count) for count in range(_MAX_CUES + 1))
@@ -207,8 +207,9 @@ def _cues(reading: Reading) -> list[float]:
     words = reading.words
     for word in filter(_ENGLISH.__contains__, words):
         counts[_ENGLISH[word]] += 1
-    for pair in _pairs(reading):
-        counts[_ENGLISH_PAIRS[pair]] += 1
+    if not _PAIRS.isdisjoint(reading.pairs):
+        for pair in filter(_PAIRS.__contains__, pairwise(words)):
+            counts[_ENGLISH_PAIRS[pair]] += 1
     if reading.chinese:
         for term in CHINESE_TERMS.find(reading.stem):
             counts[_CHINESE[term]] += 1
@@ -217,15 +218,6 @@ def _cues(reading: Reading) -> list[float]:
         for term in SCRIPT_TERMS.find(reading.stem.lower()):
             counts[_SCRIPTS[term]] += 1
     return [_LOGS[min(found, _MAX_CUES)] if found else 0.0 for found in counts]
-
-
-def _pairs(reading: Reading) -> Sequence[tuple[str, str]]:
-    words, distinct = reading.words, reading.distinct
-    starts = {start for start in PAIR_STARTS & distinct if not PAIR_ENDS[start].isdisjoint(distinct)}
-    if not starts:  # as in most texts, which spares a walk over the words
-        return ()
-    found = [(word, words[at]) for at, word in enumerate(words[:-1], 1) if word in starts]
-    return [pair for pair in found if pair in _ENGLISH_PAIRS]
 
 
 def ordered(features: Mapping[str, float]) -> list[float]:

@@ -168,10 +168,6 @@ _HAN = re.compile("[\u3400-\u9fff]+")
 
 ENGLISH_CUES: Mapping[str, str] = _invert(LATIN) | _invert(_ENGLISH)
 ENGLISH_PAIR_CUES: Mapping[tuple[str, str], str] = _pairs(LATIN_PAIRS) | _pairs(_ENGLISH_PAIRS)
-PAIR_STARTS: frozenset[str] = frozenset(first for first, _ in ENGLISH_PAIR_CUES)
-PAIR_ENDS: Mapping[str, frozenset[str]] = {
-    start: frozenset(second for first, second in ENGLISH_PAIR_CUES if first == start) for start in PAIR_STARTS
-}
 CHINESE_CUES: Mapping[str, str] = {
     term: name for term, name in _SCRIPTS.items() if _HAN.fullmatch(term)
 } | _invert(_CHINESE)

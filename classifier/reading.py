@@ -10,7 +10,7 @@ not part of the work asked for.
 import functools
 import re
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, pairwise
 
 import msgspec
 
@@ -79,6 +79,7 @@ class Reading(msgspec.Struct, frozen=True):
         length: Characters of `text` without that bulk.
         words: Lower-cased ASCII words of the stem.
         distinct: The set of `words`.
+        pairs: The set of two words side by side.
         signs: ASCII punctuation of the stem, in order.
         chinese: Chinese characters in the stem.
         scripts: Letters of the stem in scripts other than Latin and Chinese.
@@ -94,6 +95,7 @@ class Reading(msgspec.Struct, frozen=True):
     length: int
     words: Sequence[str]
     distinct: frozenset[str]
+    pairs: frozenset[tuple[str, str]]
     signs: bytes
     chinese: int
     scripts: int
@@ -147,7 +149,8 @@ def _reading(view: str, stem: str, words: list[str], *, length: int, options: bo
             + (scripts - syllables) / _LETTERS_A_WORD
         )
     return Reading(
-        text=view, stem=stem, length=length, words=words, distinct=frozenset(words), signs=ascii_signs(stem),
+        text=view, stem=stem, length=length, words=words, distinct=frozenset(words),
+        pairs=frozenset(pairwise(words)), signs=ascii_signs(stem),
         chinese=chinese, scripts=scripts, other=other, units=units, options=options, carried=False,
     )  # fmt: skip
 
@@ -230,12 +233,21 @@ def _joined(parts: Sequence[Reading]) -> Reading:
         words = ascii_words(folded(stem))
         cut = _reading(text, stem, words, length=length, options=options)
         return msgspec.structs.replace(cut, carried=True)
-    words = [word for part in parts for word in part.words]
+    words: list[str] = []
+    signs, chinese, scripts, other, units = b"", 0, 0, 0, 0.0
+    for part in parts:
+        words += part.words
+        signs += part.signs
+        chinese += part.chinese
+        scripts += part.scripts
+        other += part.other
+        units += part.units
+    seams = [(one.words[-1], two.words[0]) for one, two in pairwise(parts) if one.words and two.words]
     return Reading(
-        text=text, stem=stem, length=length, words=words, distinct=frozenset(words),
-        signs=b"".join([part.signs for part in parts]), chinese=sum([part.chinese for part in parts]),
-        scripts=sum([part.scripts for part in parts]), other=sum([part.other for part in parts]),
-        units=sum([part.units for part in parts]), options=options, carried=True,
+        text=text, stem=stem, length=length, words=words,
+        distinct=frozenset[str]().union(*[part.distinct for part in parts]),
+        pairs=frozenset(seams).union(*[part.pairs for part in parts]), signs=signs, chinese=chinese,
+        scripts=scripts, other=other, units=units, options=options, carried=True,
     )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ class ComplexityEstimate(msgspec.Struct, frozen=True):
         score: In [0, 1]; ranks requests by what the standard model is expected to gain. Not a probability.
         p_flash_ok: Calibrated probability that Flash's answer is good enough; None until there
             are enough labelled pairs to calibrate it.
-        domain: One of `classifier.domains.DOMAINS`.
+        domain: One of `classifier.domains.DOMAINS`; "" when nobody asked.
         task: Name of the recurring task this request belongs to (a hash of system prompt and tools),
             or "" when it has neither.
         model_version: Version of the shipped weights, and of what was adapted on top of them.

@@ -11,6 +11,9 @@ from gateway.errors import BodyTooLarge, BodyTooSlow, ClientLeft, EncodingUnknow
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
 
+WHOLE_ANSWER = "flashlane.http.response.whole"
+"""The ASGI extension of our server that sends status, headers and body at once: a `WholeAnswer`."""
+
 BODY_SECONDS = 60
 """How long a client may take to send its body."""
 
@@ -22,6 +25,7 @@ Scope = MutableMapping[str, Any]
 Event = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
+WholeAnswer = Callable[[int, Mapping[str, str], bytes], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
@@ -42,13 +46,14 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
         EncodingUnknown: It is compressed.
         ClientLeft: The client closed its connection before the end.
     """
-    encoding = header(scope, b"content-encoding")
-    if encoding is not None and encoding.lower() != "identity":
+    headers: dict[bytes, bytes] = dict(scope["headers"])
+    encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")
+    if encoding.lower() != "identity":
         raise EncodingUnknown(f"A body in {encoding[:40]!r} is not taken; send it as it is.")
-    announced = header(scope, b"content-length")
-    if announced is not None and announced.isdecimal() and int(announced) > limit:
+    announced = headers.get(b"content-length", b"")
+    if announced.isdigit() and int(announced) > limit:
         raise BodyTooLarge(
-            f"The body has {announced} bytes; at most {limit} are taken (server.max_body_bytes)."
+            f"The body has {int(announced)} bytes; at most {limit} are taken (server.max_body_bytes)."
         )
     return await within(BODY_SECONDS, _too_slow, _collect(receive, limit))
 
@@ -94,8 +99,10 @@ class Reply:
         unread: Where the body of the request comes from, until all of it has come.
     """
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, scope: Scope | None = None) -> None:
+        """Answer by `send`; by what the server offers beyond ASGI where a scope is given."""
         self._send = send
+        self._at_once: WholeAnswer | None = (scope or {}).get("extensions", {}).get(WHOLE_ANSWER)
         self.started = False
         self.unread: Receive | None = None
 
@@ -113,6 +120,10 @@ class Reply:
 
     async def whole(self, status: int, content_type: str, headers: Mapping[str, str], body: bytes) -> None:
         """Send an answer in one go."""
+        if self._at_once is not None and self.unread is None:
+            self.started = True
+            await self._at_once(status, {"content-type": content_type, **headers}, body)
+            return
         await self._head(status, content_type, {"content-length": str(len(body)), **headers})
         if self.unread is not None:
             await self._send({"type": "http.response.body", "body": body, "more_body": True})

@@ -6,6 +6,7 @@ SQLite by default, PostgreSQL by URL.
 """
 
 import asyncio
+import contextlib
 import functools
 import logging
 import queue
@@ -36,7 +37,7 @@ from sqlalchemy import (
     select,
 )
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DataError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from gateway.errors import LedgerUnavailable
@@ -124,7 +125,6 @@ class Ledger:
         """
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        future.add_done_callback(_retrieve)
         entry = _Entry(record, future)
         if self._queue.qsize() >= MAX_WAITING:
             self._lose([entry], f"{MAX_WAITING} others wait for it")
@@ -190,19 +190,31 @@ class Ledger:
 
         Where the database dropped the connection, they are written once more, over a new one.
         """
+        driver = self._engine.dialect.loaded_dbapi
         try:
             with connection.begin():
-                connection.exec_driver_sql(self._insert(len(entries)), _values(entries))
+                self._execute(connection, self._insert(len(entries)), _values(entries))
         except Exception as error:  # noqa: BLE001 - whatever it is, the writer must live on
             if again and connection.invalidated:
                 self._commit(connection, entries, again=False)
-            elif len(entries) > 1 and isinstance(error, (DataError, IntegrityError)):
+            elif len(entries) > 1 and isinstance(error, (driver.DataError, driver.IntegrityError)):
                 for entry in entries:
                     self._commit(connection, [entry], again=again)
             else:
                 self._lose(entries, _cause(error))
         else:
             _tell(entries, None)
+
+    def _execute(self, connection: Connection, statement: str, values: tuple[object, ...]) -> None:
+        """Have the driver run a statement; by way of SQLAlchemy that takes as long as two records more."""
+        dialect, session = self._engine.dialect, connection.connection
+        try:
+            with contextlib.closing(session.cursor()) as cursor:
+                cursor.execute(statement, values)
+        except dialect.loaded_dbapi.Error as error:
+            if dialect.is_disconnect(error, session, None):
+                connection.invalidate()
+            raise
 
     def _lose(self, entries: "Sequence[_Entry]", cause: str) -> None:
         """Put records that the database does not take into the log."""
@@ -234,7 +246,7 @@ class _Patience:
         while self._waiting and self._waiting[0][0] <= loop.time():
             _, late = self._waiting.popleft()
             if not late.done():
-                late.set_exception(LedgerUnavailable(SLOW))
+                _fail(late, LedgerUnavailable(SLOW))
         self._armed = bool(self._waiting)
         if self._waiting:
             loop.call_at(self._waiting[0][0], self._check, loop)
@@ -265,17 +277,17 @@ def _tell(entries: Sequence[_Entry], error: LedgerUnavailable | None) -> None:
             if error is None:
                 entry.future.set_result(None)
             else:
-                entry.future.set_exception(error)
+                _fail(entry.future, error)
 
     for loop in {entry.loop for entry in entries}:
         if not loop.is_closed():
             loop.call_soon_threadsafe(wake, [entry for entry in entries if entry.loop is loop])
 
 
-def _retrieve(future: asyncio.Future[None]) -> None:
-    """Look at the outcome, so that nobody is warned of one that no one awaited."""
-    if not future.cancelled():
-        future.exception()
+def _fail(future: asyncio.Future[None], error: LedgerUnavailable) -> None:
+    """Set an error, and look at it, so that nobody is warned of one that no one awaited."""
+    future.set_exception(error)
+    future.exception()
 
 
 def _open(url: str) -> tuple[Engine, Connection]:

@@ -48,9 +48,8 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        await answer_request(
-            self._services, scope, receive, Reply(send), endpoint=self._path, read=self._read
-        )
+        reply = Reply(send, scope)
+        await answer_request(self._services, scope, receive, reply, endpoint=self._path, read=self._read)
 
 
 async def answer_request(
@@ -151,9 +150,12 @@ def _estimate(
 ) -> None:
     if not needs_estimate(ask, caller.tenant, services.models):
         return
-    conversation = _with_task(request.conversation(), caller, exchange.endpoint)
+    conversation, tenant = _with_task(request.conversation(), caller, exchange.endpoint), caller.tenant
+    classifier = services.rankers.of(tenant.name).classifier
     try:
-        exchange.estimate = services.rankers.of(caller.tenant.name).classifier.estimate(conversation)
+        exchange.estimate = classifier.estimate(
+            conversation, with_domain=bool(tenant.routing.standard_domains)
+        )
     except Exception:
         # A request is not refused for want of an estimate: the policy decides without one.
         log.exception("%s: the classifier failed", exchange.id)
@@ -176,28 +178,26 @@ def _with_task(conversation: Conversation, caller: Caller, endpoint: str) -> Con
     key = caller.key_name if "key" in parts else ""
     endpoint = endpoint if "endpoint" in parts else ""
     if "prompt" in parts:
-        return replace(conversation, key=key, endpoint=endpoint)
+        return replace(conversation, key=key, endpoint=endpoint) if key or endpoint else conversation
     return replace(conversation, task=key + endpoint)
 
 
 def _decide(
     services: Services, caller: Caller, request: ClientRequest, ask: Ask, exchange: Exchange
 ) -> Decision:
-    tenant, estimate = caller.tenant, exchange.estimate
-    decision = decide(
-        ask,
-        None if estimate is None else Hardness(estimate.score, estimate.domain),
-        tenant,
-        services.models,
-        cut=services.scores.cut(tenant.name, tenant.routing.standard_share),
-        bound=services.rankers.of(tenant.name).bound,
-    )
+    tenant, estimate, scores = caller.tenant, exchange.estimate, services.scores
+    if estimate is None:
+        decision = decide(ask, None, tenant, services.models)
+    else:
+        share = tenant.routing.standard_share
+        hardness = Hardness(estimate.score, estimate.domain)
+        cut, bound = scores.cut(tenant.name, share), services.rankers.of(tenant.name).bound
+        decision = decide(ask, hardness, tenant, services.models, cut=cut, bound=bound)
+        if decision.rule == COMPLEXITY:
+            scores.add(tenant.name, estimate.score, share=share, sent=decision.model == STANDARD)
+        elif decision.rule == QUALITY:
+            scores.see(tenant.name, estimate.score)
     exchange.decision = decision
-    if estimate is not None and decision.rule == COMPLEXITY:
-        sent = decision.model == STANDARD
-        services.scores.add(tenant.name, estimate.score, share=tenant.routing.standard_share, sent=sent)
-    elif estimate is not None and decision.rule == QUALITY:
-        services.scores.see(tenant.name, estimate.score)
     if decision.keep_input_tokens is not None:
         request.keep_last(decision.keep_input_tokens)
     return decision if request.portable else replace(decision, fallbacks=())

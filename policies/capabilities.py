@@ -33,9 +33,9 @@ SWITCHES = frozenset({IMAGES, AUDIO, VIDEO, FILES, TOOLS, JSON_SCHEMA})
 """Capabilities that are true or false in the configuration."""
 
 
-def has_all(model: ModelFacts, needs: Iterable[Need]) -> bool:
+def has_all(model: ModelFacts, needs: Sequence[Need]) -> bool:
     """Tell whether a model has every capability that a request needs."""
-    return all(need.capability in model.capabilities for need in needs)
+    return not needs or all(need.capability in model.capabilities for need in needs)
 
 
 def able(names: Sequence[str], ask: Ask, tenant: Tenant, models: ModelTable) -> list[str]:

@@ -1,8 +1,8 @@
 """The decision: which model answers, and why. Pure; it reads nothing but its arguments."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from policies.capabilities import able, can_stand_in, has_all, unsupported, why_alone
@@ -51,7 +51,7 @@ def decide(
     tenant: Tenant,
     models: ModelTable,
     *,
-    cut: float,
+    cut: float = 0.0,
     bound: LossBound | None = None,
 ) -> Decision:
     """Choose the model for a request.
@@ -74,7 +74,7 @@ def decide(
             failed: then standard is the safe choice.
         tenant: Whose request it is.
         models: Every configured model.
-        cut: The (1 - standard_share) quantile of the tenant's recent scores.
+        cut: The (1 - standard_share) quantile of the tenant's recent scores; looked at with `hardness` alone.
         bound: How it stands with the loss that the tenant allows; None when it states none.
 
     Raises:
@@ -94,19 +94,19 @@ def decide(
     keep = limit if overflow == "truncate" else None
     if keep is not None:
         trace.append(f"context:truncated to {keep}")
-        case = case._replace(ask=replace(ask, input_tokens=keep))
+        case = replace(case, ask=replace(ask, input_tokens=keep))
     if ask.model == AUTO:
         model, reason = _make_it_fit(model, reason, case, trace)
     trace.append(reason)
     fallbacks = tuple(
-        name for name in tenant.routing.fallback if name != model and _may_take_over(name, model, case)
+        [name for name in tenant.routing.fallback if name != model and _may_take_over(name, model, case)]
     )
     cap = _output_cap(ask, tenant)
     effort = _effort((model, *fallbacks), reason, case, cap, trace)
     return Decision(model, fallbacks, reason, tuple(trace), cap, keep, effort)
 
 
-class _Case(NamedTuple):
+class _Case(msgspec.Struct, frozen=True):
     ask: Ask
     hardness: Hardness | None
     tenant: Tenant
@@ -154,9 +154,10 @@ def _by_hardness(case: _Case, trace: list[str]) -> tuple[str, str]:
     hardness, routing = case.hardness, case.tenant.routing
     if hardness is None:
         return STANDARD, "classifier:failed"
-    if hardness.domain in routing.standard_domains:
-        return STANDARD, f"domain:{hardness.domain}"
-    trace.append(f"domain:{hardness.domain} is not a standard domain")
+    if routing.standard_domains:
+        if hardness.domain in routing.standard_domains:
+            return STANDARD, f"domain:{hardness.domain}"
+        trace.append(f"domain:{hardness.domain} is not a standard domain")
     keyword = _first_keyword(case.ask.text, routing.standard_keywords)
     if keyword is not None:
         return STANDARD, f"keyword:{keyword}"
@@ -185,18 +186,20 @@ def _overflow(case: _Case) -> Overflow | None:
 
 def _allowed(tenant: Tenant, models: ModelTable) -> list[str]:
     """Return what `auto` may choose from, before the question what the request needs."""
-    return [name for name in (FLASH, STANDARD) if name in models and tenant.may_use(name)]
+    usable = models if tenant.models is None else tenant.models
+    return [name for name in (FLASH, STANDARD) if name in models and name in usable]
 
 
 def _check_usable(model: str, tenant: Tenant, models: ModelTable) -> None:
+    if model in models and tenant.may_use(model):
+        return
     usable = sorted(name for name in models if tenant.may_use(name))
     if model not in models:
         shown = model if len(model) <= LONGEST_SHOWN else f"{model[:LONGEST_SHOWN]}..."
         raise UnknownModel(f"The model {shown!r} does not exist. Use one of: auto, {', '.join(usable)}.")
-    if not tenant.may_use(model):
-        raise UnknownModel(
-            f"Tenant {tenant.name!r} may not use the model {model!r}; it may use: {', '.join(usable)}."
-        )
+    raise UnknownModel(
+        f"Tenant {tenant.name!r} may not use the model {model!r}; it may use: {', '.join(usable)}."
+    )
 
 
 def _first_keyword(text: str, keywords: tuple[str, ...]) -> str | None:

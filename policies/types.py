@@ -257,7 +257,7 @@ class Hardness(msgspec.Struct, frozen=True):
     """The classifier's word on a request, as plain values."""
 
     score: float
-    domain: str
+    domain: str = ""
 
 
 class LossBound(msgspec.Struct, frozen=True):

@@ -46,7 +46,8 @@ class Standing:
 
     def began(self, prompt: Prompt, uncached: int, now: float) -> Ticket:
         """Note that it got a prompt."""
-        self.held.sent(prompt.names, now)
+        if prompt.names:
+            self.held.sent(prompt.names, now)
         return self.queue.add(uncached, now)
 
     def told(self, predicted: int, actual: int) -> bool:
@@ -75,14 +76,21 @@ class Standing:
         if not self.kept_by_events:
             self.held.clear()
         self._believed = 1.0
+        self.started = None
 
-    def saw_start(self, started: float | None) -> None:
-        """Note when its process started, if it says so; another time than before is a restart."""
+    def saw_start(self, started: float | None) -> bool:
+        """Note when its process started, if it says so.
+
+        Returns:
+            Whether that is another time than before: a restart that nobody had noticed.
+        """
         if started is None:
-            return
-        if self.started is not None and started != self.started:
+            return False
+        is_new = self.started is not None and started != self.started
+        if is_new:
             self.restarted()
         self.started = started
+        return is_new
 
 
 def deepest(prompt: Prompt, held: Sequence[int]) -> bytes | None:

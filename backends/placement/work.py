@@ -1,6 +1,6 @@
 """What a replica has to do, and how fast it is: learned from when first tokens come."""
 
-from dataclasses import dataclass
+import msgspec
 
 FIRST_RATE = 8000.0
 """Tokens a second that a replica is taken to read before anything is known of it."""
@@ -36,8 +36,7 @@ class PrefillRate:
         self.tokens_per_second = min(FASTEST, max(SLOWEST, 1 / slope)) if slope > 0 else FASTEST
 
 
-@dataclass(slots=True, eq=False)
-class Ticket:
+class Ticket(msgspec.Struct, frozen=True, eq=False):
     """A prompt that a replica has to read.
 
     Attributes:
@@ -57,6 +56,7 @@ class PrefillQueue:
     def __init__(self) -> None:
         self.rate = PrefillRate()
         self._waiting: dict[Ticket, None] = {}
+        self._work = 0.0
         self._free_at = float("-inf")
         self._last_first_token = float("-inf")
 
@@ -69,6 +69,7 @@ class PrefillQueue:
         work = tokens / self.rate.tokens_per_second
         ticket = Ticket(tokens, work, now)
         self._waiting[ticket] = None
+        self._work += work
         self._free_at = max(now, self._free_at) + work
         return ticket
 
@@ -86,13 +87,13 @@ class PrefillQueue:
         self.rate.learn(ticket.tokens if read is None else read, max(0.0, now - began))
         self._last_first_token = now
         self._take_out(ticket)
-        self._free_at = now + sum(other.work for other in self._waiting)
+        self._free_at = now + self._work
 
     def drop(self, ticket: Ticket, now: float) -> None:
         """Note that the request is over; that of one whose first token came is out already."""
         if ticket in self._waiting:
             self._take_out(ticket)
-            self._free_at = min(self._free_at, now + sum(other.work for other in self._waiting))
+            self._free_at = min(self._free_at, now + self._work)
 
     def seconds(self, now: float) -> float:
         """Return how long a new prompt would wait.
@@ -104,3 +105,4 @@ class PrefillQueue:
 
     def _take_out(self, ticket: Ticket) -> None:
         del self._waiting[ticket]
+        self._work = self._work - ticket.work if self._waiting else 0.0

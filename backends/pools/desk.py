@@ -89,16 +89,16 @@ class PoolDesk:
         high = learned if pool.max_concurrency is None else min(learned, pool.max_concurrency)
         return Bound(high, low_water(high))
 
-    async def enter(self, model: str, pool: str, *, stays: bool) -> Lease | None:
+    async def enter(self, model: str, pool: Pool, *, stays: bool) -> Lease | None:
         """Take a slot of a pool; None when it is full. What was taken is handed to `leave`, once.
 
         Args:
             model: The model.
-            pool: Name of its pool.
+            pool: One of its pools.
             stays: Whether the request's conversation is at home there.
         """
-        bound = self.bound(model, self._fleet.pool(model, pool))
-        return FREE if bound is None else await self._slots.take(f"{model}/{pool}", bound, stays=stays)
+        bound = self.bound(model, pool)
+        return FREE if bound is None else await self._slots.take(f"{model}/{pool.name}", bound, stays=stays)
 
     def held(self, pool: str) -> int:
         """Return how many slots of "model/pool" this process holds."""
@@ -144,8 +144,8 @@ class PoolDesk:
     async def _read(self, member: Member) -> None:
         in_flight = member.in_flight
         page = await member.backend.read_metrics()
-        if page is not None:
-            member.heard(read_counts(page, member.replica.flavour), in_flight)
+        if page is not None and member.heard(read_counts(page, member.replica.flavour), in_flight):
+            self._fleet.returned(member)
 
 
 def tokens_a_step(members: Sequence[Member]) -> float | None:

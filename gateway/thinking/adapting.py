@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from msgspec import Raw
 
 from backends.types import EngineFlavour, Replica, ReplicaKind, Thinking
@@ -66,8 +67,7 @@ DIALECTS: Mapping[EngineFlavour, Dialect] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Adapted:
+class Adapted(msgspec.Struct, frozen=True):
     """The fields of a request for one replica.
 
     Attributes:

@@ -89,6 +89,12 @@ def test_a_risk_domain_goes_to_standard_however_easy_it_looks():
     assert run(hardness=Hardness(0.0, "medical"), tenant=tenant).model == "flash"
 
 
+def test_domains_are_spoken_of_where_a_tenant_has_a_rule_of_them():
+    tenant = with_routing(standard_domains=frozenset({"legal"}))
+    assert "domain:chat is not a standard domain" in run(hardness=EASY, tenant=tenant).trace
+    assert not any("domain" in line for line in run(hardness=EASY).trace)
+
+
 @pytest.mark.parametrize("text", ["About the MERGER.", "关于合并的问题"])
 def test_a_keyword_goes_to_standard(text: str):
     tenant = with_routing(standard_keywords=("merger", "合并"))

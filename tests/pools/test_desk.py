@@ -49,8 +49,11 @@ class Scene:
         self.engines[replica.name] = FakeBackend()
         return self.engines[replica.name]
 
-    def says(self, pool: str, *, running: int = 0, drafts: int = 0, accepted: int = 0) -> None:
+    def says(
+        self, pool: str, *, running: int = 0, drafts: int = 0, accepted: int = 0, started: float = 1.0
+    ) -> None:
         lines = (
+            f"process_start_time_seconds {started}",
             f"vllm:num_requests_running {running}",
             f"vllm:spec_decode_num_drafts_total {drafts}",
             f"vllm:spec_decode_num_draft_tokens_total {5 * drafts}",
@@ -68,14 +71,19 @@ class Scene:
 
 async def test_a_pool_without_a_bound_has_room_for_all():
     scene = Scene()
-    leases = [await scene.desk.enter("flash", "throughput", stays=False) for _ in range(500)]
+    leases = [
+        await scene.desk.enter("flash", scene.fleet.pool("flash", "throughput"), stays=False)
+        for _ in range(500)
+    ]
     assert all(lease is FREE for lease in leases)
     await scene.desk.leave(FREE)
 
 
 async def test_a_latency_pool_has_room_for_what_is_stated():
     scene = Scene(max_concurrency=3)
-    leases = [await scene.desk.enter("flash", "latency", stays=False) for _ in range(5)]
+    leases = [
+        await scene.desk.enter("flash", scene.fleet.pool("flash", "latency"), stays=False) for _ in range(5)
+    ]
     assert sum(lease is not None for lease in leases) == 3
     assert scene.desk.held("flash/latency") == 3
 
@@ -148,3 +156,26 @@ def test_an_answer_too_short_to_tell_tells_nothing(tokens: int, seconds: float):
     (member,) = scene.fleet.members_of("flash", "latency")
     scene.desk.answered("flash", member, load=1.0, tokens=tokens, seconds=seconds)
     assert scene.desk.speculations["flash"].latency.weight == 0.0
+
+
+async def test_an_engine_that_started_anew_between_two_probes_is_told_of_once():
+    scene, told = Scene(), list[str]()
+    scene.fleet.returned = lambda member: told.append(member.replica.name)
+    for started in (1.0, 1.0, 2.0, 2.0):
+        scene.says("latency", started=started)
+        scene.says("throughput")
+        await scene.desk.read_engines()
+    assert told == ["flash/latency/0"]
+
+
+async def test_a_restart_that_a_probe_has_noticed_is_not_told_of_again():
+    scene, told = Scene(), list[str]()
+    scene.fleet.returned = lambda member: told.append(member.replica.name)
+    scene.says("latency", started=1.0)
+    await scene.desk.read_engines()
+    for ready in (False, True):
+        scene.engines["flash/latency/0"].ready = ready
+        await scene.fleet.probe()
+    scene.says("latency", started=2.0)
+    await scene.desk.read_engines()
+    assert told == ["flash/latency/0"]
