@@ -4,8 +4,8 @@
   folder above, as in the repositories of Hugging Face.
 * Anything else is what sentence-transformers takes: a folder, or the name of a model. That needs torch.
 
-The name of an encoder ends in a hash of its weights: what was learned on the vectors of one means nothing on
-those of another.
+The name of an encoder is a hash of its weights, wherever they lie: what was learned on the vectors of one
+means nothing on those of another.
 """
 
 import hashlib
@@ -100,7 +100,7 @@ class OnnxEncoder:
         self._others = [each for each in _OTHER_INPUTS if each[0] in inputs]
         digest = hashlib.sha256(weights)
         digest.update(tokenizer_file.read_bytes())
-        self.name = f"{file.parent.name or file.stem}@{digest.hexdigest()[:12]}"
+        self.name = f"onnx@{digest.hexdigest()[:12]}"
 
     def encode(self, text: str) -> Vector:
         """(E,) of length 1."""
@@ -133,7 +133,7 @@ class SentenceEncoder:
         for name in sorted(weights):
             digest.update(name.encode())
             digest.update(weights[name].numpy().tobytes())
-        self.name = f"{Path(model).name}@{digest.hexdigest()[:12]}"
+        self.name = f"sentence-transformers@{digest.hexdigest()[:12]}"
 
     def encode(self, text: str) -> Vector:
         """(E,) of length 1."""
