@@ -55,11 +55,13 @@ def load_encoder(model: str) -> Encoder:
     path = Path(model)
     encoder = OnnxEncoder(path) if path.suffix == ".onnx" else SentenceEncoder(model)
     try:
-        encoder.encode("Is this a sentence encoder?")
+        vector = encoder.encode("Is this a sentence encoder?")
     except Exception as error:
         raise EncoderUnavailable(
             f"encoder {model}: it cannot encode a sentence: {error}; {_REMEDY}"
         ) from error
+    if vector.ndim != 1 or not np.isfinite(vector).all():
+        raise EncoderUnavailable(f"encoder {model}: what it makes of a sentence is no vector; {_REMEDY}")
     return encoder
 
 

@@ -112,6 +112,9 @@ def test_what_is_no_encoder_is_refused_by_name(model: Path, tmp_path: Path):
     image = write_tiny_encoder(tmp_path / "image", NAMES[:2], vectors_of(1)[:2], token_ids="pixels")
     with pytest.raises(EncoderUnavailable, match="pixels"):
         load_encoder(str(image))
+    blank = write_tiny_encoder(tmp_path / "blank", ["this"], np.full((1, 4), np.nan, dtype=np.float32))
+    with pytest.raises(EncoderUnavailable, match="is no vector"):
+        load_encoder(str(blank))
 
 
 @pytest.mark.parametrize(
