@@ -10,21 +10,22 @@ An answer that is there as a whole goes out in one write: two take two system ca
 import asyncio
 import contextlib
 import fcntl
-import functools
 import socket
 import struct
 import termios
-from collections.abc import Mapping
-from typing import ClassVar, cast
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from gateway.http import WHOLE_ANSWER, Scope
+from gateway.http import CONNECTION, Scope
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
 
 WRITE_SECONDS = 60.0
 """How long a client may take nothing of what waits for it. One that takes a little goes on."""
 
-_LAST = "content-length: {}\r\nconnection: close\r\n"
 _INT = struct.Struct("i")
 
 
@@ -34,13 +35,67 @@ class ClientConnection(HttpToolsProtocol):
     write_seconds: ClassVar[float] = WRITE_SECONDS
     _timer: asyncio.TimerHandle | None = None
     _waiting = 0
+    _lost = False
+    _left: Callable[[], None] | None = None
+    _answered: RequestResponseCycle | None = None
+    _extensions: dict[str, object] | None = None
 
-    def on_headers_complete(self) -> None:
-        """Begin a request, which may be answered in one write."""
-        super().on_headers_complete()
-        cycle = cast("RequestResponseCycle | None", self.cycle)
-        if cycle is not None and cycle.scope is self.scope:
-            cast("Scope", self.scope)["extensions"] = {WHOLE_ANSWER: functools.partial(_answer, cycle)}
+    def on_message_begin(self) -> None:
+        """Begin a request, and offer it what this connection can do beyond ASGI."""
+        super().on_message_begin()
+        if self._extensions is None:
+            self._extensions = {CONNECTION: self}
+        cast("Scope", self.scope)["extensions"] = self._extensions
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: "ASGI3Application") -> None:
+        """Note whose turn it is: requests may come before the answer to the last one is out."""
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def watch(self, left: Callable[[], None]) -> None:
+        """Call `left` when the client closes the connection; at once when it has."""
+        self.flow.resume_reading()  # a long body may have stopped it; the end comes by reading
+        self._left = left
+        if self._lost:
+            left()
+
+    def unwatch(self) -> None:
+        """Do not call anymore."""
+        self._left = None
+
+    async def answer(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        """Send a whole answer; what uvicorn does for a start and a body, less what is known of ours.
+
+        Args:
+            status: Of HTTP.
+            headers: All but the length and those of the connection.
+            body: Whole.
+
+        Raises:
+            RuntimeError: A header holds a line break.
+        """
+        cycle = self._answered
+        if cycle is None or cycle.response_started:
+            raise RuntimeError("there is no request that waits for an answer")
+        if cycle.flow.write_paused and not cycle.disconnected:
+            await cycle.flow.drain()
+        if cycle.disconnected:
+            return
+        lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+        lines.append(f"content-length: {len(body)}\r\n")
+        if not cycle.keep_alive:
+            lines.append("connection: close\r\n")
+        head = "".join(lines).encode("latin-1", "replace")
+        if not head.count(b"\n") == head.count(b"\r") == len(lines):
+            raise RuntimeError("a header of an answer holds a line break")
+        defaults = b"".join([b"%b: %b\r\n" % pair for pair in cycle.default_headers])
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        cycle.transport.write(b"%b%b%b\r\n%b" % (STATUS_LINE[status], defaults, head, body))
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            cycle.transport.close()
+        cycle.on_response()
 
     def pause_writing(self) -> None:
         """Hold the writers back: the buffer is full. From now on the client is watched."""
@@ -55,8 +110,13 @@ class ClientConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the request that its client has left."""
+        self._lost = True
         self._stop_watching()
         super().connection_lost(exc)
+        if self._left is not None:
+            self._left()
+        if self._extensions is not None:
+            self._extensions.clear()  # it holds this connection, and this its last request, and that it
 
     def _watch(self) -> None:
         self._timer = self.loop.call_later(self.write_seconds, self._look)
@@ -85,37 +145,6 @@ class ClientConnection(HttpToolsProtocol):
         with contextlib.suppress(OSError):  # a kernel that does not tell
             inside += _INT.unpack(fcntl.ioctl(peer.fileno(), termios.TIOCOUTQ, bytes(_INT.size)))[0]
         return inside
-
-
-async def _answer(cycle: RequestResponseCycle, status: int, headers: Mapping[str, str], body: bytes) -> None:
-    """Send a whole answer; what uvicorn does for a start and a body, less what is known of ours.
-
-    Args:
-        cycle: Of the request; nothing was sent for it.
-        status: Of HTTP.
-        headers: All but the length and those of the connection.
-        body: Whole.
-
-    Raises:
-        RuntimeError: A header holds a line break.
-    """
-    if cycle.flow.write_paused and not cycle.disconnected:
-        await cycle.flow.drain()
-    if cycle.disconnected:
-        return
-    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
-    lines.append(f"content-length: {len(body)}\r\n" if cycle.keep_alive else _LAST.format(len(body)))
-    head = "".join(lines).encode("latin-1", "replace")
-    if head.count(b"\n") != len(lines) + (not cycle.keep_alive) or head.count(b"\r") != head.count(b"\n"):
-        raise RuntimeError("a header of an answer holds a line break")
-    defaults = b"".join([b"%b: %b\r\n" % pair for pair in cycle.default_headers])
-    cycle.response_started = cycle.response_complete = True
-    cycle.waiting_for_100_continue = False
-    cycle.transport.write(b"%b%b%b\r\n%b" % (STATUS_LINE[status], defaults, head, body))
-    cycle.message_event.set()
-    if not cycle.keep_alive:
-        cycle.transport.close()
-    cycle.on_response()
 
 
 def connection_with(write_seconds: float) -> type[ClientConnection]:

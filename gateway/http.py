@@ -4,15 +4,16 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, MutableMapping
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from gateway.errors import BodyTooLarge, BodyTooSlow, ClientLeft, EncodingUnknown
 
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
 
-WHOLE_ANSWER = "flashlane.http.response.whole"
-"""The ASGI extension of our server that sends status, headers and body at once: a `WholeAnswer`."""
+CONNECTION = "flashlane.connection"
+"""The ASGI extension of our server: what a `Connection` does. Without it a whole answer takes two events, and
+nobody tells when a client leaves."""
 
 BODY_SECONDS = 60
 """How long a client may take to send its body."""
@@ -25,8 +26,28 @@ Scope = MutableMapping[str, Any]
 Event = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Event]]
 Send = Callable[[Event], Awaitable[None]]
-WholeAnswer = Callable[[int, Mapping[str, str], bytes], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Connection(Protocol):
+    """A client's connection, as our server has it."""
+
+    def watch(self, left: Callable[[], None]) -> None:
+        """Call `left` when the client closes the connection; at once when it has."""
+        ...
+
+    def unwatch(self) -> None:
+        """Do not call anymore."""
+        ...
+
+    async def answer(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        """Send a whole answer in one write."""
+        ...
+
+
+def connection_of(scope: Scope) -> Connection | None:
+    """Return the connection of a request; None under a server that is not ours."""
+    return scope.get("extensions", {}).get(CONNECTION)
 
 
 def header(scope: Scope, name: bytes) -> str | None:
@@ -102,7 +123,7 @@ class Reply:
     def __init__(self, send: Send, scope: Scope | None = None) -> None:
         """Answer by `send`; by what the server offers beyond ASGI where a scope is given."""
         self._send = send
-        self._at_once: WholeAnswer | None = (scope or {}).get("extensions", {}).get(WHOLE_ANSWER)
+        self._connection = None if scope is None else connection_of(scope)
         self.started = False
         self.unread: Receive | None = None
 
@@ -120,9 +141,9 @@ class Reply:
 
     async def whole(self, status: int, content_type: str, headers: Mapping[str, str], body: bytes) -> None:
         """Send an answer in one go."""
-        if self._at_once is not None and self.unread is None:
+        if self._connection is not None and self.unread is None:
             self.started = True
-            await self._at_once(status, {"content-type": content_type, **headers}, body)
+            await self._connection.answer(status, {"content-type": content_type, **headers}, body)
             return
         await self._head(status, content_type, {"content-length": str(len(body)), **headers})
         if self.unread is not None:
@@ -147,14 +168,8 @@ class _Interruption:
     end of the block the cancellation is taken back.
     """
 
-    def __init__(self, delay: float, error: Callable[[], Exception]) -> None:
-        """Prepare; nothing happens yet.
-
-        Args:
-            delay: Seconds until `_due` is called.
-            error: Makes what an interrupted block raises.
-        """
-        self._delay = delay
+    def __init__(self, error: Callable[[], Exception]) -> None:
+        """Prepare; nothing happens yet. `error` makes what an interrupted block raises."""
         self._error = error
         self._interrupted = False
 
@@ -163,18 +178,13 @@ class _Interruption:
         if task is None:
             raise RuntimeError("there is no task that could be interrupted")
         self._task = task
-        self._timer = asyncio.get_running_loop().call_later(self._delay, self._due)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._timer.cancel()
         if self._interrupted and self._task.uncancel() <= 0 and kind is asyncio.CancelledError:
             raise self._error() from error
-
-    def _due(self) -> None:
-        raise NotImplementedError
 
     def _interrupt(self) -> None:
         self._interrupted = True
@@ -184,8 +194,20 @@ class _Interruption:
 class Deadline(_Interruption):
     """Raises an error when the block takes longer than `delay` seconds."""
 
-    def _due(self) -> None:
-        self._interrupt()
+    def __init__(self, delay: float, error: Callable[[], Exception]) -> None:
+        super().__init__(error)
+        self._delay = delay
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._timer = asyncio.get_running_loop().call_later(self._delay, self._interrupt)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        super().__exit__(kind, error, trace)
 
 
 async def within(seconds: float, error: Callable[[], Exception], work: Coroutine[Any, Any, T]) -> T:
@@ -234,28 +256,22 @@ def _left() -> ClientLeft:
 class ClientPresence(_Interruption):
     """Raises `ClientLeft` when the client closes its connection during the block.
 
-    The client is watched from `WATCH_AFTER` seconds on, so that a quick answer pays nothing for it.
+    Our server tells; with another one the block would run to its end.
     """
 
-    WATCH_AFTER = 0.2
+    def __init__(self, scope: Scope) -> None:
+        super().__init__(_left)
+        self._connection = connection_of(scope)
 
-    def __init__(self, receive: Receive) -> None:
-        super().__init__(self.WATCH_AFTER, _left)
-        self._receive = receive
-        self._watch: asyncio.Task[None] | None = None
+    def __enter__(self) -> Self:
+        super().__enter__()
+        if self._connection is not None:
+            self._connection.watch(self._interrupt)
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
+        if self._connection is not None:
+            self._connection.unwatch()
         super().__exit__(kind, error, trace)
-
-    def _due(self) -> None:
-        self._watch = asyncio.get_running_loop().create_task(self._wait())
-
-    async def _wait(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        self._interrupt()

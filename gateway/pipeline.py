@@ -86,7 +86,7 @@ async def answer_request(
         decision = _decide(services, caller, request, ask, exchange)
         decision = exchange.decision = await weighed(services, exchange, decision)
         order = Order(caller, request, decision, _headers_to_hand_on(scope))
-        with ClientPresence(receive):
+        with ClientPresence(scope):
             begun = await begin(services, exchange, order)
             try:
                 if isinstance(begun, BegunAnswer):
