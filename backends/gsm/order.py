@@ -11,13 +11,15 @@ from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
 from backends.gsm.errors import GroupUnknown
-from backends.gsm.worth import AGES, ReturnTimes, age_bin, bin_end
+from backends.gsm.worth import AGES, BIN_ENDS, ReturnTimes, age_bin
 
 Name = TypeVar("Name", bound=Hashable)
 
 _MOST_USES = 6
 _ENDS = 3
 _KINDS = _MOST_USES * _ENDS
+_QUEUES = _KINDS * AGES
+_QUEUE_ENDS = BIN_ENDS * _KINDS
 _GHOSTS = 4
 _WATCHED = 8192
 _LEARN_EVERY = 50
@@ -70,15 +72,19 @@ class EvictionOrder(Generic[Name]):
         """
         self._min_ttl = min_ttl
         self._groups: dict[Name, _Group[Name]] = {}
-        # Leaves that may go, by kind and age; each queue is a heap.
-        self._queues: list[list[_Queue[Name]]] = [[[] for _ in range(AGES)] for _ in range(_KINDS)]
+        # Leaves that may go, by kind and age, AGES to a kind; each queue is a heap.
+        self._queues: list[_Queue[Name]] = [[] for _ in range(_QUEUES)]
         self._tickets = 0
         self._uses_of_evicted: OrderedDict[Name, int] = OrderedDict()
         self._capacity = capacity
         self._requests = 0
         self._watch = _Watch[Name]()
+        # Queues by worth, those of the same worth at one place; the place of each queue; a heap of the places
+        # that may have an entry, and whether a place is in it.
         self._by_worth: list[list[_Queue[Name]]] = []
-        self._rank = [[0] * AGES for _ in range(_KINDS)]
+        self._places = [0] * _QUEUES
+        self._filled: list[int] = []
+        self._is_filled: list[bool] = []
         self._learn()
 
     def __len__(self) -> int:
@@ -161,22 +167,24 @@ class EvictionOrder(Generic[Name]):
         """
         evicted: list[_Group[Name]] = []
         kept: list[_Group[Name]] = []
+        too_young: list[int] = []
         before = now - self._min_ttl
-        place = 0
-        while len(evicted) < n and place < len(self._by_worth):
+        while len(evicted) < n and self._filled:
+            place = self._filled[0]
             group = self._oldest(self._by_worth[place])
-            if group is None or group.seen > before:
-                place += 1
-                continue
-            if group.name in protected:
+            if group is None:
+                heappop(self._filled)
+                self._is_filled[place] = False
+            elif group.seen > before:
+                too_young.append(heappop(self._filled))
+            elif group.name in protected:
                 group.ticket = 0
                 kept.append(group)
-                continue
-            self._take(group)
-            evicted.append(group)
-            above = group.parent
-            if above is not None and above.ticket:
-                place = min(place, self._rank[above.kind][age_bin(self._requests - above.at)])
+            else:
+                self._take(group)
+                evicted.append(group)
+        for place in too_young:
+            heappush(self._filled, place)
         for group in kept:
             self._queue(group)
         if len(evicted) < n:
@@ -263,31 +271,36 @@ class EvictionOrder(Generic[Name]):
             return
         self._tickets += 1
         group.ticket = self._tickets
-        queue = self._queues[group.kind][age_bin(self._requests - group.at)]
-        heappush(queue, (group.at, group.seen, -group.depth, group.ticket, group))
+        number = group.kind * AGES + age_bin(self._requests - group.at)
+        heappush(self._queues[number], (group.at, group.seen, -group.depth, group.ticket, group))
+        place = self._places[number]
+        if not self._is_filled[place]:
+            self._is_filled[place] = True
+            heappush(self._filled, place)
 
     def _grow_old(self) -> None:
         """Move groups on to the queue of their age, and drop void entries on the way."""
-        for queues in self._queues:
-            for age, queue in enumerate(queues):
-                end = self._requests - bin_end(age)
-                while queue and queue[0][0] <= end:
-                    _, _, _, ticket, group = heappop(queue)
-                    if group.ticket == ticket:
-                        self._queue(group)
+        requests = self._requests
+        for queue, end in zip(self._queues, _QUEUE_ENDS, strict=True):
+            while queue and queue[0][0] <= requests - end:
+                _, _, _, ticket, group = heappop(queue)
+                if group.ticket == ticket:
+                    self._queue(group)
 
     def _learn(self) -> None:
         """Put the queues in order, those of least worth first; those worth the same stand together."""
         worth = self._watch.worth(self._capacity, self._requests)
         if worth is None:
-            places = [[(kind, age) for kind in range(_KINDS)] for age in reversed(range(AGES))]
+            order = [list(range(age, _QUEUES, AGES)) for age in reversed(range(AGES))]
         else:
-            pairs = [(kind, age) for kind in range(_KINDS) for age in range(AGES)]
-            places = [[pair] for pair in sorted(pairs, key=lambda pair: worth[pair[0]][pair[1]])]
-        self._by_worth = [[self._queues[kind][age] for kind, age in place] for place in places]
-        for number, place in enumerate(places):
-            for kind, age in place:
-                self._rank[kind][age] = number
+            flat = [each for row in worth for each in row]
+            order = [[number] for number in sorted(range(_QUEUES), key=flat.__getitem__)]
+        self._by_worth = [[self._queues[number] for number in numbers] for numbers in order]
+        for place, numbers in enumerate(order):
+            for number in numbers:
+                self._places[number] = place
+        self._is_filled = [any(queues) for queues in self._by_worth]
+        self._filled = [place for place, filled in enumerate(self._is_filled) if filled]  # in order, so a heap
 
 
 class _Watch(Generic[Name]):
