@@ -2,7 +2,8 @@
 
 Whoever owns the bytes tells the order of every group that it stores (`insert`) and once of every request
 (`use`), and asks it which groups to give up (`evict`). Only leaves are given up, so a group that is held
-always has all groups before it. Among leaves the one of least worth goes first: see `worth.py`.
+always has all groups before it. Among leaves the one of least worth goes first: see `worth.py`. Where LRU would
+have hit more, the order is LRU: see `guard.py`.
 """
 
 from collections import Counter, OrderedDict
@@ -11,6 +12,7 @@ from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
 from backends.gsm.errors import GroupUnknown
+from backends.gsm.guard import LruGuard
 from backends.gsm.worth import AGES, BIN_ENDS, ReturnTimes, age_bin
 
 Name = TypeVar("Name", bound=Hashable)
@@ -23,7 +25,7 @@ _QUEUE_ENDS = BIN_ENDS * _KINDS
 _GHOSTS = 4
 _WATCHED = 8192
 _LEARN_EVERY = 50
-_TOO_FEW = 10
+_TOO_FEW = 20
 
 
 def _kind(uses: int, to_end: int) -> int:
@@ -34,7 +36,7 @@ def _kind(uses: int, to_end: int) -> int:
 class _Group(Generic[Name]):
     """A group that is held."""
 
-    __slots__ = ("at", "children", "depth", "kind", "name", "parent", "pins", "seen", "ticket", "uses")
+    __slots__ = ("at", "children", "depth", "kind", "name", "new", "parent", "pins", "seen", "ticket", "uses")
 
     def __init__(self, name: Name, parent: "_Group[Name] | None", uses: int, at: int, seen: float) -> None:
         self.name = name
@@ -44,6 +46,7 @@ class _Group(Generic[Name]):
         self.at = at
         self.seen = seen
         self.kind = 0
+        self.new = True  # until its first use since it is held
         self.pins = 0
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.ticket = 0  # of its entry in a queue; 0 for what may not go
@@ -67,7 +70,7 @@ class EvictionOrder(Generic[Name]):
 
         Args:
             capacity: Groups that the owner has room for. The order does not hold it to that: it remembers as
-                many names of evicted groups as four times this.
+                many names of evicted groups as four times this, and as many as this of those used last.
             min_ttl: Seconds after its use within which a group is not evicted.
         """
         self._min_ttl = min_ttl
@@ -79,6 +82,7 @@ class EvictionOrder(Generic[Name]):
         self._capacity = capacity
         self._requests = 0
         self._watch = _Watch[Name]()
+        self._guard = LruGuard[Name](capacity)
         # Queues by worth, those of the same worth at one place; the place of each queue; a heap of the places
         # that may have an entry, and whether a place is in it.
         self._by_worth: list[list[_Queue[Name]]] = []
@@ -97,8 +101,8 @@ class EvictionOrder(Generic[Name]):
 
     @property
     def remembered(self) -> int:
-        """Return how many names are kept of groups that need not be held: evicted ones and watched ones."""
-        return len(self._uses_of_evicted) + len(self._watch)
+        """Return how many names are kept of groups that need not be held."""
+        return len(self._uses_of_evicted) + len(self._watch) + len(self._guard)
 
     def use(self, names: Sequence[Name], now: float) -> None:
         """Count one request.
@@ -112,11 +116,16 @@ class EvictionOrder(Generic[Name]):
         """
         self._requests += 1
         last = len(names) - 1
+        used: list[Name] = []
+        hits = 0
         # From the end, so that of groups used together the deepest is the least recently used.
         for place in range(last, -1, -1):
             group = self._groups.get(names[place])
             if group is None:
                 continue
+            used.append(group.name)
+            hits += not group.new
+            group.new = False
             group.uses += 1
             group.at = self._requests
             group.seen = now
@@ -125,8 +134,12 @@ class EvictionOrder(Generic[Name]):
             if group.ticket:
                 self._queue(group)
         self._grow_old()
-        if self._requests % _LEARN_EVERY == 0:
+        departed = self._guard.departs
+        self._guard.count(used, hits)
+        due = self._requests % _LEARN_EVERY == 0
+        if due:
             self._watch.fade()
+        if due or self._guard.departs != departed:
             self._learn()
 
     def insert(self, name: Name, parent: Name | None, now: float) -> None:
@@ -289,7 +302,7 @@ class EvictionOrder(Generic[Name]):
 
     def _learn(self) -> None:
         """Put the queues in order, those of least worth first; those worth the same stand together."""
-        worth = self._watch.worth(self._capacity, self._requests)
+        worth = self._watch.worth(self._capacity, self._requests) if self._guard.departs else None
         if worth is None:
             order = [list(range(age, _QUEUES, AGES)) for age in reversed(range(AGES))]
         else:
