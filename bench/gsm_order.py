@@ -63,9 +63,7 @@ def stack_distances(chains: Sequence[Sequence[int]]) -> list[int]:
     distances: list[int] = []
     at = 0
     for chain in chains:
-        distances += [
-            len(last) - _counted(tree, last[group] - 1) for group in chain if group in last
-        ]
+        distances += [len(last) - _counted(tree, last[group] - 1) for group in chain if group in last]
         for group in reversed(chain):
             if group in last:
                 _add(tree, last[group], -1)

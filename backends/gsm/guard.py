@@ -19,7 +19,8 @@ class LruGuard(Generic[Name]):
     from LRU to any use has a lead that wanders; one that does harm has a lead that falls. When the lead has
     fallen below its peak by more than two standard deviations of such a wandering (of the differences since
     the peak, and of one request of usual size), departing is paused. The first pause lasts until twice the
-    room was asked for; each that follows an attempt without gain lasts twice as long, up to 32 times the room.
+    room was asked for; each that follows an attempt without gain lasts twice as long, up to 32 times the
+    room.
 
     So an attempt at departing, when each request loses about the same by it, ends after about five of them.
     """

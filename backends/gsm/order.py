@@ -2,8 +2,8 @@
 
 Whoever owns the bytes tells the order of every group that it stores (`insert`) and once of every request
 (`use`), and asks it which groups to give up (`evict`). Only leaves are given up, so a group that is held
-always has all groups before it. Among leaves the one of least worth goes first: see `worth.py`. Where LRU would
-have hit more, the order is LRU: see `guard.py`.
+always has all groups before it. Among leaves the one of least worth goes first: see `worth.py`. Where LRU
+hits more, the order is LRU: see `guard.py`.
 """
 
 from collections import Counter, OrderedDict
@@ -204,10 +204,7 @@ class EvictionOrder(Generic[Name]):
             for group in reversed(evicted):
                 self._put_back(group)
             return None
-        for group in evicted:
-            self._uses_of_evicted[group.name] = group.uses
-        while len(self._uses_of_evicted) > _GHOSTS * self._capacity:
-            self._uses_of_evicted.popitem(last=False)
+        self._remember(evicted)
         return [group.name for group in evicted]
 
     def remove(self, name: Name) -> list[Name]:
@@ -278,6 +275,12 @@ class EvictionOrder(Generic[Name]):
             above.ticket = 0
         self._queue(group)
 
+    def _remember(self, evicted: Sequence[_Group[Name]]) -> None:
+        for group in evicted:
+            self._uses_of_evicted[group.name] = group.uses
+        while len(self._uses_of_evicted) > _GHOSTS * self._capacity:
+            self._uses_of_evicted.popitem(last=False)
+
     def _queue(self, group: _Group[Name]) -> None:
         """Queue a group if it may go; an older entry of it is void from here on."""
         if group.children or group.pins:
@@ -313,7 +316,9 @@ class EvictionOrder(Generic[Name]):
             for number in numbers:
                 self._places[number] = place
         self._is_filled = [any(queues) for queues in self._by_worth]
-        self._filled = [place for place, filled in enumerate(self._is_filled) if filled]  # in order, so a heap
+        self._filled = [
+            place for place, filled in enumerate(self._is_filled) if filled
+        ]  # in order, so a heap
 
 
 class _Watch(Generic[Name]):
