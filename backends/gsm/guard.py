@@ -7,22 +7,23 @@ from typing import Generic, TypeVar
 Name = TypeVar("Name", bound=Hashable)
 
 _DEVIATIONS = 2.0
-_FIRST_PAUSE = 2
+_SHORTEST_PAUSE = 2
 _LONGEST_PAUSE = 32
+_REQUESTS = 32
 
 
 class LruGuard(Generic[Name]):
     """Says when to go back to LRU.
 
     LRU (leaves first) holds the names used last, as many as there is room for; no bytes are needed to know
-    what it would have hit. The lead over it is counted from request to request. An order that does not depart
-    from LRU to any use has a lead that wanders; one that does harm has a lead that falls. When the lead has
-    fallen below its peak by more than two standard deviations of such a wandering (of the differences since
-    the peak, and of one request of usual size), departing is paused. The first pause lasts until twice the
-    room was asked for; each that follows an attempt without gain lasts twice as long, up to 32 times the
-    room.
+    what it would have hit. The lead over it is counted from request to request. The lead of an order that
+    departs from LRU to no use wanders; of one that does harm it falls. When it has fallen below its peak by
+    more than two standard deviations of such a wandering (of the differences since the peak, and of one
+    request of usual size), departing is paused: until twice the room was asked for where the attempt had
+    gained something, else for twice as long as the last time, up to 32 times the room. (A room of fewer than
+    32 requests counts as one of 32 here.)
 
-    So an attempt at departing, when each request loses about the same by it, ends after about five of them.
+    So an attempt at departing by which each request loses about the same ends after about five requests.
     """
 
     def __init__(self, room: int) -> None:
@@ -36,11 +37,12 @@ class LruGuard(Generic[Name]):
         self._requests = 0
         self._asked = 0  # groups
         self._squares = 0  # of groups a request
-        self._lead = 0
+        self.lead = 0
+        """Groups that were hit more than LRU would have."""
         self._lead_at_start = 0  # of this attempt
         self._peak = 0
         self._scatter = 0  # squares of differences since the peak
-        self._pause = _FIRST_PAUSE * room
+        self._pause = _SHORTEST_PAUSE
         self._paused_until: int | None = None
 
     def __len__(self) -> int:
@@ -68,7 +70,7 @@ class LruGuard(Generic[Name]):
         self._requests += 1
         self._asked += len(used)
         self._squares += len(used) ** 2
-        self._lead += difference
+        self.lead += difference
         self._scatter += difference**2
         self._judge()
 
@@ -76,17 +78,19 @@ class LruGuard(Generic[Name]):
         if self._paused_until is not None:
             if self._asked >= self._paused_until:
                 self._paused_until = None
-                self._lead_at_start = self._peak = self._lead
+                self._lead_at_start = self._peak = self.lead
                 self._scatter = 0
-        elif self._lead >= self._peak:
-            self._peak = self._lead
+        elif self.lead >= self._peak:
+            self._peak = self.lead
             self._scatter = 0
-        elif self._peak - self._lead > _DEVIATIONS * self._deviation():
-            gained = self._lead > self._lead_at_start
-            self._pause = (
-                _FIRST_PAUSE * self._room if gained else min(2 * self._pause, _LONGEST_PAUSE * self._room)
-            )
-            self._paused_until = self._asked + self._pause
+        elif self._peak - self.lead > _DEVIATIONS * self._deviation():
+            gained = self.lead > self._lead_at_start
+            self._pause = _SHORTEST_PAUSE if gained else min(2 * self._pause, _LONGEST_PAUSE)
+            # A room of few requests is filled in no time, and attempts would follow on each other.
+            self._paused_until = self._asked + self._pause * max(self._room, self._groups_of(_REQUESTS))
+
+    def _groups_of(self, requests: int) -> int:
+        return requests * self._asked // self._requests
 
     def _deviation(self) -> float:
         return (self._scatter + self._squares / self._requests) ** 0.5

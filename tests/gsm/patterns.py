@@ -70,7 +70,8 @@ def mixed(seed: int) -> list[TracedRequest]:
     return [next(left[kind]) for kind in order]
 
 
-PATTERNS: tuple[Callable[[int], list[TracedRequest]], ...] = (
+Pattern = Callable[[int], list[TracedRequest]]
+PATTERNS: tuple[Pattern, ...] = (
     scan,
     loop,
     zipf,
