@@ -2,6 +2,7 @@
 
 * GsmError
   - TraceInvalid         a line of a request trace is not what it should be
+  - GsmNotShown          an engine or a folder that does not say what GSM holds
   - GroupUnknown         a parent, or a group to pin, that is not held
 """
 
@@ -12,6 +13,10 @@ class GsmError(Exception):
 
 class TraceInvalid(GsmError):
     """A request trace that cannot be read; the message names file and line."""
+
+
+class GsmNotShown(GsmError):
+    """An engine without GSM, or a folder that is no store; the message says which, and the remedy."""
 
 
 class GroupUnknown(GsmError):

@@ -2,7 +2,8 @@
 
 Whoever owns the bytes tells the order of every group that it stores (`insert`) and once of every request
 (`use`), and asks it which groups to give up (`evict`). Only leaves are given up, so a group that is held
-always has all groups before it. Among leaves the one of least worth goes first: see `worth.py`.
+always has all groups before it. Among leaves the one of least worth goes first: see `worth.py`. Where LRU
+hits more, the order is LRU: see `guard.py`.
 """
 
 from collections import Counter, OrderedDict
@@ -11,17 +12,20 @@ from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
 from backends.gsm.errors import GroupUnknown
-from backends.gsm.worth import AGES, ReturnTimes, age_bin, bin_end
+from backends.gsm.guard import LruGuard
+from backends.gsm.worth import AGES, BIN_ENDS, ReturnTimes, age_bin
 
 Name = TypeVar("Name", bound=Hashable)
 
 _MOST_USES = 6
 _ENDS = 3
 _KINDS = _MOST_USES * _ENDS
+_QUEUES = _KINDS * AGES
+_QUEUE_ENDS = BIN_ENDS * _KINDS
 _GHOSTS = 4
 _WATCHED = 8192
 _LEARN_EVERY = 50
-_TOO_FEW = 10
+_TOO_FEW = 20
 
 
 def _kind(uses: int, to_end: int) -> int:
@@ -32,7 +36,7 @@ def _kind(uses: int, to_end: int) -> int:
 class _Group(Generic[Name]):
     """A group that is held."""
 
-    __slots__ = ("at", "children", "depth", "kind", "name", "parent", "pins", "seen", "ticket", "uses")
+    __slots__ = ("at", "children", "depth", "kind", "name", "new", "parent", "pins", "seen", "ticket", "uses")
 
     def __init__(self, name: Name, parent: "_Group[Name] | None", uses: int, at: int, seen: float) -> None:
         self.name = name
@@ -42,6 +46,7 @@ class _Group(Generic[Name]):
         self.at = at
         self.seen = seen
         self.kind = 0
+        self.new = True  # until its first use since it is held
         self.pins = 0
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.ticket = 0  # of its entry in a queue; 0 for what may not go
@@ -65,20 +70,25 @@ class EvictionOrder(Generic[Name]):
 
         Args:
             capacity: Groups that the owner has room for. The order does not hold it to that: it remembers as
-                many names of evicted groups as four times this.
+                many names of evicted groups as four times this, and as many as this of those used last.
             min_ttl: Seconds after its use within which a group is not evicted.
         """
         self._min_ttl = min_ttl
         self._groups: dict[Name, _Group[Name]] = {}
-        # Leaves that may go, by kind and age; each queue is a heap.
-        self._queues: list[list[_Queue[Name]]] = [[[] for _ in range(AGES)] for _ in range(_KINDS)]
+        # Leaves that may go, by kind and age, AGES to a kind; each queue is a heap.
+        self._queues: list[_Queue[Name]] = [[] for _ in range(_QUEUES)]
         self._tickets = 0
         self._uses_of_evicted: OrderedDict[Name, int] = OrderedDict()
         self._capacity = capacity
         self._requests = 0
         self._watch = _Watch[Name]()
+        self._guard = LruGuard[Name](capacity)
+        # Queues by worth, those of the same worth at one place; the place of each queue; a heap of the places
+        # that may have an entry, and whether a place is in it.
         self._by_worth: list[list[_Queue[Name]]] = []
-        self._rank = [[0] * AGES for _ in range(_KINDS)]
+        self._places = [0] * _QUEUES
+        self._filled: list[int] = []
+        self._is_filled: list[bool] = []
         self._learn()
 
     def __len__(self) -> int:
@@ -91,8 +101,8 @@ class EvictionOrder(Generic[Name]):
 
     @property
     def remembered(self) -> int:
-        """Return how many names are kept of groups that need not be held: evicted ones and watched ones."""
-        return len(self._uses_of_evicted) + len(self._watch)
+        """Return how many names are kept of groups that need not be held."""
+        return len(self._uses_of_evicted) + len(self._watch) + len(self._guard)
 
     def use(self, names: Sequence[Name], now: float) -> None:
         """Count one request.
@@ -106,11 +116,16 @@ class EvictionOrder(Generic[Name]):
         """
         self._requests += 1
         last = len(names) - 1
+        used: list[Name] = []
+        hits = 0
         # From the end, so that of groups used together the deepest is the least recently used.
         for place in range(last, -1, -1):
             group = self._groups.get(names[place])
             if group is None:
                 continue
+            used.append(group.name)
+            hits += not group.new
+            group.new = False
             group.uses += 1
             group.at = self._requests
             group.seen = now
@@ -119,8 +134,12 @@ class EvictionOrder(Generic[Name]):
             if group.ticket:
                 self._queue(group)
         self._grow_old()
-        if self._requests % _LEARN_EVERY == 0:
+        departed = self._guard.departs
+        self._guard.count(used, hits)
+        due = self._requests % _LEARN_EVERY == 0
+        if due:
             self._watch.fade()
+        if due or self._guard.departs != departed:
             self._learn()
 
     def insert(self, name: Name, parent: Name | None, now: float) -> None:
@@ -161,32 +180,31 @@ class EvictionOrder(Generic[Name]):
         """
         evicted: list[_Group[Name]] = []
         kept: list[_Group[Name]] = []
+        too_young: list[int] = []
         before = now - self._min_ttl
-        place = 0
-        while len(evicted) < n and place < len(self._by_worth):
+        while len(evicted) < n and self._filled:
+            place = self._filled[0]
             group = self._oldest(self._by_worth[place])
-            if group is None or group.seen > before:
-                place += 1
-                continue
-            if group.name in protected:
+            if group is None:
+                heappop(self._filled)
+                self._is_filled[place] = False
+            elif group.seen > before:
+                too_young.append(heappop(self._filled))
+            elif group.name in protected:
                 group.ticket = 0
                 kept.append(group)
-                continue
-            self._take(group)
-            evicted.append(group)
-            above = group.parent
-            if above is not None and above.ticket:
-                place = min(place, self._rank[above.kind][age_bin(self._requests - above.at)])
+            else:
+                self._take(group)
+                evicted.append(group)
+        for place in too_young:
+            heappush(self._filled, place)
         for group in kept:
             self._queue(group)
         if len(evicted) < n:
             for group in reversed(evicted):
                 self._put_back(group)
             return None
-        for group in evicted:
-            self._uses_of_evicted[group.name] = group.uses
-        while len(self._uses_of_evicted) > _GHOSTS * self._capacity:
-            self._uses_of_evicted.popitem(last=False)
+        self._remember(evicted)
         return [group.name for group in evicted]
 
     def remove(self, name: Name) -> list[Name]:
@@ -257,37 +275,50 @@ class EvictionOrder(Generic[Name]):
             above.ticket = 0
         self._queue(group)
 
+    def _remember(self, evicted: Sequence[_Group[Name]]) -> None:
+        for group in evicted:
+            self._uses_of_evicted[group.name] = group.uses
+        while len(self._uses_of_evicted) > _GHOSTS * self._capacity:
+            self._uses_of_evicted.popitem(last=False)
+
     def _queue(self, group: _Group[Name]) -> None:
         """Queue a group if it may go; an older entry of it is void from here on."""
         if group.children or group.pins:
             return
         self._tickets += 1
         group.ticket = self._tickets
-        queue = self._queues[group.kind][age_bin(self._requests - group.at)]
-        heappush(queue, (group.at, group.seen, -group.depth, group.ticket, group))
+        number = group.kind * AGES + age_bin(self._requests - group.at)
+        heappush(self._queues[number], (group.at, group.seen, -group.depth, group.ticket, group))
+        place = self._places[number]
+        if not self._is_filled[place]:
+            self._is_filled[place] = True
+            heappush(self._filled, place)
 
     def _grow_old(self) -> None:
         """Move groups on to the queue of their age, and drop void entries on the way."""
-        for queues in self._queues:
-            for age, queue in enumerate(queues):
-                end = self._requests - bin_end(age)
-                while queue and queue[0][0] <= end:
-                    _, _, _, ticket, group = heappop(queue)
-                    if group.ticket == ticket:
-                        self._queue(group)
+        requests = self._requests
+        for queue, end in zip(self._queues, _QUEUE_ENDS, strict=True):
+            while queue and queue[0][0] <= requests - end:
+                _, _, _, ticket, group = heappop(queue)
+                if group.ticket == ticket:
+                    self._queue(group)
 
     def _learn(self) -> None:
         """Put the queues in order, those of least worth first; those worth the same stand together."""
-        worth = self._watch.worth(self._capacity, self._requests)
+        worth = self._watch.worth(self._capacity, self._requests) if self._guard.departs else None
         if worth is None:
-            places = [[(kind, age) for kind in range(_KINDS)] for age in reversed(range(AGES))]
+            order = [list(range(age, _QUEUES, AGES)) for age in reversed(range(AGES))]
         else:
-            pairs = [(kind, age) for kind in range(_KINDS) for age in range(AGES)]
-            places = [[pair] for pair in sorted(pairs, key=lambda pair: worth[pair[0]][pair[1]])]
-        self._by_worth = [[self._queues[kind][age] for kind, age in place] for place in places]
-        for number, place in enumerate(places):
-            for kind, age in place:
-                self._rank[kind][age] = number
+            flat = [each for row in worth for each in row]
+            order = [[number] for number in sorted(range(_QUEUES), key=flat.__getitem__)]
+        self._by_worth = [[self._queues[number] for number in numbers] for numbers in order]
+        for place, numbers in enumerate(order):
+            for number in numbers:
+                self._places[number] = place
+        self._is_filled = [any(queues) for queues in self._by_worth]
+        self._filled = [
+            place for place, filled in enumerate(self._is_filled) if filled
+        ]  # in order, so a heap
 
 
 class _Watch(Generic[Name]):

@@ -58,7 +58,7 @@ def simulate(
         replicas: Caches of this capacity, at least 1.
     """
     served = list(requests)
-    chains = _chains(served)
+    chains = chains_of(served)
     if policy == "belady":
         caches: list[_Cache] = [_Farthest(capacity) for _ in range(replicas)]
     elif policy == "gsm":
@@ -87,7 +87,7 @@ def simulate(
     )
 
 
-def _chains(requests: Sequence[TracedRequest]) -> list[list[int]]:
+def chains_of(requests: Sequence[TracedRequest]) -> list[list[int]]:
     """Number the groups by their ids and all ids before them, as a chain hash would name them."""
     numbers: dict[tuple[int, int], int] = {}
     chains: list[list[int]] = []

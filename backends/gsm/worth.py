@@ -18,22 +18,20 @@ _PRIOR_HAZARD = 0.02
 _PRIOR_WEIGHT = 4.0
 _FACTOR_WEIGHT = 30.0
 _KIND_WEIGHT = 30.0
-_FADING = 0.995
+_FADING = 0.98
 _SMOOTHINGS = 2
 _MOST_HAZARD = 0.95
 
 _STARTS = [2.0 ** (age / 2) - 1 for age in range(AGES + 1)]
 _WIDTHS = [end - start for start, end in pairwise(_STARTS)]
 
+BIN_ENDS = (*_STARTS[1:-1], math.inf)
+"""The ages at which the bins end, in requests; the last one never does."""
+
 
 def age_bin(age: int) -> int:
     """Return the bin, in [0, AGES), of an age counted in requests."""
     return min(AGES - 1, int(2 * math.log2(age + 1)))
-
-
-def bin_end(age: int) -> float:
-    """Return the age at which a bin ends, in requests; the last one never does."""
-    return _STARTS[age + 1] if age < AGES - 1 else math.inf
 
 
 class ReturnTimes:

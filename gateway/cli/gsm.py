@@ -10,17 +10,17 @@ from backends.gsm.errors import TraceInvalid
 from backends.gsm.simulation import Policy, Simulated, simulate
 from backends.gsm.traces import TracedRequest, read_trace
 from gateway.cli.console import errors_end_the_command
+from gateway.cli.gsm_show import show
 
 app = typer.Typer(
-    no_args_is_help=True, help="Grouped Sequential Memory: try its order of eviction on a trace."
+    no_args_is_help=True,
+    help="Grouped Sequential Memory: what it holds in running engines and on disk; its order on a trace.",
 )
 
 _POLICIES = get_args(Policy)
 
 
-@app.callback()
-def gsm() -> None:
-    """Keep `simulate` a command of its own, though it is the only one."""
+app.command(name="show")(show)
 
 
 @app.command(name="simulate")

@@ -19,6 +19,11 @@ class PageShape:
     page_tokens: Mapping[int, int]
     group_size: int
 
+    @property
+    def group_pages(self) -> int:
+        """Pages of a whole group, of all sets of layers."""
+        return sum(map(self.pages_per_group, self.page_tokens))
+
     def pages_per_group(self, layers: int) -> int:
         """Return how many pages of a set of layers make a GSM group."""
         return self.group_size // self.page_tokens[layers]

@@ -111,7 +111,7 @@ class GsmDiskTier(SecondaryTierManager):
             # What has to go goes first, so that the files never exceed the bound.
             leaving = gone if number == 0 else ()
             tasks.append(partial(self._write, job, page, int(places[key]), leaving))
-        self._counts.held(statistics.DISK, len(self.order) * self._store.file_bytes)
+        self._counts.held(statistics.DISK, len(self.order), self._store.file_bytes)
         self._begin(job_metadata.job_id, job, tasks)
 
     @override
@@ -146,7 +146,7 @@ class GsmDiskTier(SecondaryTierManager):
                     transfer_bytes=len(job.done) * self._store.page_bytes,
                 )
             )
-        self._counts.held(statistics.DISK, len(self.order) * self._store.file_bytes)
+        self._counts.held(statistics.DISK, len(self.order), self._store.file_bytes)
         return results
 
     @override
@@ -175,7 +175,7 @@ class GsmDiskTier(SecondaryTierManager):
         for key in list(self.order):
             self._store.delete(key)
         self.order.clear()
-        self._counts.held(statistics.DISK, 0)
+        self._counts.held(statistics.DISK, 0, self._store.file_bytes)
 
     @override
     def shutdown(self) -> None:
@@ -199,7 +199,7 @@ class GsmDiskTier(SecondaryTierManager):
             len(self.order) - self._most_pages
         ):  # the bound may be smaller than it was
             self._store.delete(key)
-        self._counts.held(statistics.DISK, len(self.order) * self._store.file_bytes)
+        self._counts.held(statistics.DISK, len(self.order), self._store.file_bytes)
         logger.info("%d pages of earlier runs are on disk", len(self.order))
 
     def _add_found(self, page: StoredPage, pages: Mapping[bytes, StoredPage]) -> None:

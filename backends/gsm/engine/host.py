@@ -187,7 +187,7 @@ class GsmHostTier(CPUPrimaryTierOffloadingManager):
         if output is None:
             return None
         chain.kept.update(keys)
-        self._counts.held(statistics.HOST, len(self._pages) * self._page_bytes)
+        self._counts.held(statistics.HOST, len(self._pages), self._page_bytes)
         return replace(output, evicted_keys=gone)
 
     def _wanted(self, keys: list[OffloadKey], chain: RequestChain) -> list[OffloadKey]:

@@ -118,7 +118,7 @@ class GsmManager(TieringOffloadingManager):
         super().reset_cache()
         if self._disk is not None:
             self._disk.clear()
-        self._counts.held(statistics.HOST, 0)
+        self._counts.held(statistics.HOST, 0, 0)
         self._counts.pinned(0)
 
     @override

@@ -114,7 +114,7 @@ class GsmOffloadingSpec(TieringOffloadingSpec):
         return HostCopyWorker(kv_caches, self.blocks_per_chunk, region)
 
     def _make_manager(self, settings: GsmSettings) -> GsmManager:
-        counts = GsmStatistics()
+        counts = GsmStatistics(self._shape.group_pages)
         region = SharedOffloadRegion(
             engine_id=self._engine_id,
             num_chunks=self.num_chunks,

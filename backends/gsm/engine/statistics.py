@@ -10,20 +10,24 @@ from vllm.v1.kv_offload.base import (
     OffloadingMetricMetadata,
 )
 
-ON: Final = "vllm:gsm_on"
-ASKED: Final = "vllm:gsm_asked_tokens"
-REUSED: Final = "vllm:gsm_reused_tokens"
-HEADS: Final = "vllm:gsm_reused_heads"
-REBUILT: Final = "vllm:gsm_rebuilt_groups"
-EVICTED: Final = "vllm:gsm_evicted_pages"
-REFUSED: Final = "vllm:gsm_refused_pages"
-SKIPPED: Final = "vllm:gsm_skipped_files"
-HELD: Final = "vllm:gsm_held_bytes"
-PEAK: Final = "vllm:gsm_peak_bytes"
-PINNED: Final = "vllm:gsm_pinned_pages"
+from backends.gsm.metric_names import (
+    ASKED,
+    DISK,
+    EVICTED,
+    GROUPS,
+    HEADS,
+    HELD,
+    HOST,
+    ON,
+    PEAK,
+    PINNED,
+    REBUILT,
+    REFUSED,
+    REUSED,
+    SKIPPED,
+)
 
-HOST: Final = "host"
-DISK: Final = "disk"
+__all__ = ["ASKED", "DISK", "EVICTED", "HEADS", "HOST", "REBUILT", "REFUSED", "REUSED", "SKIPPED"]
 
 DEFINITIONS: Final[dict[str, OffloadingMetricMetadata]] = {
     ON: OffloadingGaugeMetadata("1 while GSM reuses prefixes, 0 when its settings stand in the way."),
@@ -44,6 +48,9 @@ DEFINITIONS: Final[dict[str, OffloadingMetricMetadata]] = {
     SKIPPED: OffloadingCounterMetadata(
         "Files of the disk tier that were not used: corrupt, foreign.", ("reason",)
     ),
+    GROUPS: OffloadingGaugeMetadata(
+        "Groups that the pages held now make, parts of a group counted as parts.", ("tier",)
+    ),
     HELD: OffloadingGaugeMetadata("Bytes of the pages held now.", ("tier",)),
     PEAK: OffloadingGaugeMetadata("The most bytes of pages held since the start.", ("tier",)),
     PINNED: OffloadingGaugeMetadata("Pages that are pinned."),
@@ -54,7 +61,9 @@ DEFINITIONS: Final[dict[str, OffloadingMetricMetadata]] = {
 class GsmStatistics:
     """Counts between two looks of vLLM; used by the scheduler's thread alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, group_pages: int) -> None:
+        """Begin at 0; `group_pages` are the pages of a whole group, of all sets of layers."""
+        self._group_pages = group_pages
         self._counts: Counter[tuple[str, tuple[str, ...]]] = Counter()
         self._peaks: dict[str, int] = {}
         self._gauges: dict[tuple[str, tuple[str, ...]], float] = {(ON, ()): 1}
@@ -64,8 +73,10 @@ class GsmStatistics:
         if amount:
             self._counts[name, labels] += amount
 
-    def held(self, tier: str, size: int) -> None:
-        """Note the bytes that a tier holds now."""
+    def held(self, tier: str, pages: int, page_bytes: int) -> None:
+        """Note what a tier holds now."""
+        size = pages * page_bytes
+        self._gauges[GROUPS, (tier,)] = pages / self._group_pages
         self._peaks[tier] = max(self._peaks.get(tier, 0), size)
         self._gauges[HELD, (tier,)] = size
         self._gauges[PEAK, (tier,)] = self._peaks[tier]

@@ -11,22 +11,15 @@ A file's name is the name of its page, so a page that is written again takes the
 import fcntl
 import json
 import os
-import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import IO, cast
 
 from backends.gsm.engine.errors import PageUnreadable, StoreUnusable
-
-_FORMAT: Final = 1
-_MAGIC: Final = b"gsm-page"
-# Magic, bytes of key and parent, key, parent, bytes of the page, their CRC-32.
-_HEADER: Final = struct.Struct("<8sBB72s72sQI")
-_CHECK: Final = struct.Struct("<I")  # CRC-32 of the header
-HEADER_BYTES: Final = _HEADER.size + _CHECK.size
+from backends.gsm.page_header import FORMAT, HEADER_BYTES, PageHeader, file_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +99,7 @@ class PageStore:
         foreign: list[Path] = []
         for path in self._files():
             try:
-                pages.append(self._read_header(path))
+                pages.append(self._look_at(path))
             except PageUnreadable:
                 ours = path.suffix == ".page"
                 (corrupt if ours else foreign).append(path)
@@ -127,20 +120,11 @@ class PageStore:
         Raises:
             OSError: Nothing was kept.
         """
-        parent = page.parent or b""
-        header = _HEADER.pack(
-            _MAGIC,
-            len(page.key),
-            len(parent),
-            page.key,
-            parent,
-            len(content),
-            zlib.crc32(content),
-        )
+        header = PageHeader(page.key, page.parent, len(content), zlib.crc32(content)).pack()
         aside = self._aside / str(next(self._numbers))
         try:
             with aside.open("xb", buffering=0) as file:
-                for part in (header + _CHECK.pack(zlib.crc32(header)), content):
+                for part in (header, content):
                     _write_whole(file, part)
             path = self._path(page.key)
             path.parent.mkdir(exist_ok=True)
@@ -158,13 +142,13 @@ class PageStore:
         """
         path = self._path(key)
         with path.open("rb", buffering=0) as file:
-            page, checksum = _parse_header(path, file.read(HEADER_BYTES), self.page_bytes)
-            if page.key != key:
+            header = _read_header(path, file.read(HEADER_BYTES), self.page_bytes)
+            if header.key != key:
                 raise PageUnreadable(f"{path} has another page than its name says")
             done = 0
             while done < len(content) and (size := file.readinto(content[done:])):
                 done += size
-        if done != len(content) or zlib.crc32(content) != checksum:
+        if done != len(content) or zlib.crc32(content) != header.checksum:
             raise PageUnreadable(f"{path} is not as it was written")
         os.utime(path)
 
@@ -185,7 +169,7 @@ class PageStore:
 
     def _check_identity(self, identity: dict[str, str]) -> None:
         path = self._folder / "store.json"
-        wanted = {"format": str(_FORMAT), **identity}
+        wanted = {"format": str(FORMAT), **identity}
         try:
             found = json.loads(path.read_bytes())
         except FileNotFoundError:
@@ -209,26 +193,24 @@ class PageStore:
                 yield from folder.iterdir()
 
     def _path(self, key: bytes) -> Path:
-        name = key.hex()
-        return self._folder / name[:2] / f"{name}.page"
+        return self._folder / file_name(key)
 
-    def _read_header(self, path: Path) -> StoredPage:
+    def _look_at(self, path: Path) -> StoredPage:
         with path.open("rb", buffering=0) as file:
-            page, _ = _parse_header(path, file.read(HEADER_BYTES), self.page_bytes)
+            page = _read_header(path, file.read(HEADER_BYTES), self.page_bytes)
             status = os.fstat(file.fileno())
         if path != self._path(page.key) or status.st_size != self.file_bytes:
             raise PageUnreadable(f"{path} is not as it was written")
         return StoredPage(page.key, page.parent, status.st_mtime)
 
 
-def _parse_header(path: Path, raw: bytes, page_bytes: int) -> tuple[StoredPage, int]:
-    header = raw[: _HEADER.size]
-    if len(raw) != HEADER_BYTES or _CHECK.unpack(raw[_HEADER.size :]) != (zlib.crc32(header),):
+def _read_header(path: Path, raw: bytes, page_bytes: int) -> PageHeader:
+    header = PageHeader.parse(raw)
+    if header is None:
         raise PageUnreadable(f"{path} has no header of a page")
-    magic, key_size, parent_size, key, parent, size, checksum = _HEADER.unpack(header)
-    if magic != _MAGIC or size != page_bytes:
+    if header.size != page_bytes:
         raise PageUnreadable(f"{path} is a page of another store")
-    return StoredPage(key[:key_size], parent[:parent_size] or None), checksum
+    return header
 
 
 def _write_whole(file: IO[bytes], content: bytes | memoryview) -> None:

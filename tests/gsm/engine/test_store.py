@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from backends.gsm.engine.errors import PageUnreadable, StoreUnusable
-from backends.gsm.engine.store import HEADER_BYTES, PageStore, StoredPage
+from backends.gsm.engine.store import PageStore, StoredPage
+from backends.gsm.page_header import HEADER_BYTES
 
 SIZE = 4096
 IDENTITY = {"weights": "smollm2 1234", "kv_dtype": "float32"}

@@ -19,7 +19,10 @@ def test_what_was_kept_is_loaded_as_it_was(start: Start) -> None:
 
     assert engine.run("abcdefgh") == 0
     assert engine.run("abcdefgh") == 8
-    assert engine.counted()["vllm:gsm_reused_tokens", "host"] == 8 * 128
+    counted = engine.counted()
+    assert counted["vllm:gsm_reused_tokens", "host"] == 8 * 128
+    assert counted["vllm:gsm_held_groups", "host"] == 2
+    assert counted["vllm:gsm_held_bytes", "host"] == 8 * PAGE_BYTES
 
 
 @pytest.mark.parametrize(("changed", "reused"), [("abcdefgX", 7), ("abcdefXX", 4), ("abcdeXXX", 4)])
