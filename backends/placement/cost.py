@@ -18,9 +18,10 @@ replica for its part; so its work is shared out over those uses, and a hot prefi
 has a queue. A conversation that moves has nobody to share with, and stays.
 
 What is read takes room in the cache, from what was used the longest ago. Where more was read lately that is
-younger, and more likely to be wanted again. So reading has a price on each replica by what was read there,
-as a share of where the most was: else replicas that idle, and have no queue to send a request elsewhere, would
-leave all conversations with one system prompt to the one that had it first.
+younger, and more likely to be wanted again. So each token has a price on each replica by what was read there,
+as a share of where the most was: else replicas that idle, and have no queue to send a request elsewhere,
+would leave all conversations with one system prompt to the one that had it first. It goes by tokens and the
+mean rate, as caches have to be equally old whatever is believed of the speed of each.
 """
 
 from collections.abc import Sequence
@@ -33,10 +34,10 @@ MACHINE_PRICE = 4.0
 It is a choice, and moves little: what it decides is whether idle replicas do work that another need not do.
 """
 
-ROOM_PRICE = 4.0
+ROOM_PRICE = 8.0
 """Seconds of waiting that the room for a second's reading is worth, where the most was read lately.
 
-A choice too: below, idle replicas need longer to share out conversations whose system prompt is long.
+A choice too: with less, replicas whose rate is believed to be another than it is do not fill evenly.
 """
 
 UNNAMED_TOKENS = 512
@@ -78,14 +79,20 @@ def costs(
     """
     fixed = 1 + MACHINE_PRICE + crowding * sum([view.queue for view in views]) / len(views)
     growing, least = crowding / 2, min(works)
-    room = ROOM_PRICE / (max([view.recent for view in views]) or 1.0)
+    rates = [view.rate for view in views]
+    read = [view.recent * rate for view, rate in zip(views, rates, strict=True)]
+    room = ROOM_PRICE * len(views) / sum(rates) / (max(read) or 1.0)
     return [
         (
             view.queue
             + (view.running + 1) * RUNNING_SECONDS
             + (fixed + growing * work) * (least + (work - least) / reuse)
-            + room * view.recent * (work if not view.session else max(0.0, work - UNNAMED_TOKENS / view.rate))
+            + room * lately * (work * view.rate if not view.session else _named(work * view.rate))
         )
         / view.share
-        for view, work in zip(views, works, strict=True)
+        for view, work, lately in zip(views, works, read, strict=True)
     ]
+
+
+def _named(uncached: float) -> float:
+    return max(0.0, uncached - UNNAMED_TOKENS)

@@ -13,7 +13,7 @@ NOTHING = 4.0
 took is put down to reading."""
 
 LEAST_SHARE = 0.1
-"""Of what requests took, what is put down to reading at the least, even where the long ones took no longer."""
+"""Of what requests took, what is put down to reading at the least, even where long ones took no longer."""
 
 SLOWEST, FASTEST = 50.0, 200_000.0
 """Bounds of what is believed."""
