@@ -154,6 +154,9 @@ def _environment(profile: VllmProfile) -> dict[str, str]:
     env = {"PYTHONHASHSEED": "0"} if profile.kv_events else {}
     if profile.device == "cpu":
         env |= {"VLLM_CPU_KVCACHE_SPACE": str(profile.kv_gib), "VLLM_CPU_OMP_THREADS_BIND": "auto"}
+    if profile.device == "cpu" and profile.speculation == "ngram":
+        # What drafts is compiled by numba, whose OpenMP layer would give the model more threads than cores.
+        env["NUMBA_THREADING_LAYER"] = "workqueue"
     return env
 
 

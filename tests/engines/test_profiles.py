@@ -81,6 +81,13 @@ def test_events_are_published_where_vllm_listens_and_on_a_loopback_not_to_the_ne
     assert re.fullmatch(replay, found["replay_endpoint"])
 
 
+@pytest.mark.parametrize(("speculation", "layer"), [("ngram", "workqueue"), ("none", None)])
+def test_what_drafts_on_a_cpu_leaves_the_threads_of_the_model_alone(speculation: str, layer: str | None):
+    profile = profile_of("vllm-cpu", [f"speculation={speculation}"])
+    assert isinstance(profile, VllmProfile)
+    assert vllm_command(profile).env.get("NUMBA_THREADING_LAYER") == layer
+
+
 @pytest.mark.parametrize(
     ("kv_dtype", "threshold"), [("auto", 0.3), ("bfloat16", 0.3), ("fp8", 0.2), ("nvfp4", 0.2)]
 )
