@@ -196,7 +196,7 @@ class Cached:
             "topic": "kv-events",
         }
         options = (
-            *("--max-num-seqs", "2", "--max-num-batched-tokens", "2048", "--max-model-len", "2048"),
+            *("--max-num-seqs", "2", "--max-num-batched-tokens", "2048", "--max-model-len", "1536"),
             *("--block-size", str(BLOCK), "--num-gpu-blocks-override", str(blocks)),
             *("--kv-events-config", json.dumps(events)),
         )
