@@ -1,5 +1,6 @@
 """Two real vLLM replicas with SmolLM2: what conversations that take turns find of themselves."""
 
+import asyncio
 import json
 import os
 from collections.abc import Generator
@@ -46,7 +47,7 @@ def held_by_an_endless_cache(plan: Plan) -> int:
 async def test_two_replicas_hold_what_one_cache_would_and_round_robin_loses_a_third(
     replicas: tuple[Cached, Cached], redis_url: str, tmp_path: Path
 ):
-    held = held_by_an_endless_cache(PLAN)
+    held = await asyncio.to_thread(held_by_an_endless_cache, PLAN)
     url = replicas[0].server.url
     async with running_gateway(
         tmp_path, redis_url, flash=url, standard=url, models=models_over(replicas)
