@@ -101,7 +101,8 @@ class Discovery:
 
     Attributes:
         kind: Who is asked: the name's addresses, or Kubernetes for the endpoints of a service.
-        template: What each of them is like; its target holds the address that is looked up.
+        template: What each of them is like; its target holds the name that is looked up. What is
+            found takes its place there, and in the addresses of its KV events.
     """
 
     kind: Literal["dns", "kubernetes"]

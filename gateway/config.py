@@ -158,7 +158,9 @@ class ReplicaSection(_Section):
     )
     engine: EngineFlavour | None = Field(default=None, description="With `url`: what runs there.")
     kv_events: ZmqAddress | None = Field(
-        default=None, description="With `url`: where vLLM publishes its KV events (--kv-events-config)."
+        default=None,
+        description="With `url`: where vLLM publishes its KV events (--kv-events-config). With `discover`: "
+        "on the host of `url`, whose place the addresses take.",
     )
     kv_replay: ZmqAddress | None = Field(default=None, description="With `kv_events`: its replay endpoint.")
     discover: Literal["dns", "kubernetes"] | None = Field(
@@ -191,11 +193,13 @@ class ReplicaSection(_Section):
             )
         if self.discover == "kubernetes" and "." not in (parts.hostname or ""):
             raise ValueError("discover: kubernetes needs a url of the form http://SERVICE.NAMESPACE:PORT")
-        if self.kv_events is not None:
-            raise ValueError(
-                "discover and kv_events do not go together, as each replica publishes events of its own: "
-                "list the replicas, or leave kv_events out"
-            )
+        for key, address in (("kv_events", self.kv_events), ("kv_replay", self.kv_replay)):
+            found = urlsplit(address or "")
+            if address and (found.scheme != "tcp" or found.hostname != parts.hostname or not found.port):
+                raise ValueError(
+                    f"with discover {key} is tcp://{parts.hostname}:PORT: it needs the host of the url, as "
+                    "each address that is found takes its place"
+                )
         return self
 
 

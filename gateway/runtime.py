@@ -19,9 +19,9 @@ from backends.errors import EngineError
 from backends.fleet import Fleet
 from backends.models.store import ModelStore
 from backends.placement.block_events import TrackedGroups
-from backends.placement.event_reader import KvEventReader
 from backends.placement.naming import PromptNamer, root_of
 from backends.pools.desk import PoolDesk
+from backends.pools.event_following import EventFollowing
 from backends.pools.membership import Membership
 from backends.pools.slots import Slots
 from backends.types import Pool
@@ -246,7 +246,7 @@ async def _start(config: Config, settings: Settings, stack: AsyncExitStack) -> G
         "refresh rankers": lambda: plan.rankers.keep_fresh(
             redis, plan.tenants, began=scores.begin, failed=telemetry.gains_not_read
         ),
-        **_event_jobs(fleet, config),
+        "follow KV events": EventFollowing(fleet, functools.partial(_tracked_groups, config)).keep_following,
     }
     await membership.look()
     await _warn_of_absent(fleet)
@@ -275,19 +275,10 @@ def _salts(secret: str, settings: Settings) -> Salts:
     return Salts(secret.encode() if secret else kept_secret(settings.state_dir / "cache-salt.key"))
 
 
-def _event_jobs(fleet: Fleet, config: Config) -> dict[str, Callable[[], Awaitable[None]]]:
-    """Return the jobs that follow the KV events of replicas that publish them."""
-    jobs: dict[str, Callable[[], Awaitable[None]]] = {}
-    for model, member in fleet.members():
-        replica, section = member.replica, config.models[model]
-        if replica.kv_events is None:
-            continue
-        groups = TrackedGroups(section.group_tokens(), functools.partial(root_of, section.served_name))
-        member.standing.held, member.standing.kept_by_events = groups, True
-        jobs[f"follow KV events of {replica.name}"] = KvEventReader(
-            replica.kv_events, replica.kv_replay, groups
-        ).follow
-    return jobs
+def _tracked_groups(config: Config, model: str) -> TrackedGroups:
+    """Return what keeps the groups of a replica of a model by its KV events."""
+    section = config.models[model]
+    return TrackedGroups(section.group_tokens(), functools.partial(root_of, section.served_name))
 
 
 def ledger_url(config: Config, settings: Settings) -> str:

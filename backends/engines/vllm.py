@@ -4,6 +4,7 @@ import asyncio
 import functools
 import json
 import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,7 +114,7 @@ def _configs(profile: VllmProfile, host: str) -> list[str]:
         configs["--kv-events-config"] = {
             "enable_kv_cache_events": True,
             "publisher": "zmq",
-            "endpoint": f"tcp://{address}:{profile.kv_events}",
+            "endpoint": _events_at(host, profile.kv_events),
             "replay_endpoint": f"tcp://{address}:{profile.kv_events + 1}",
             "topic": "kv-events",
         }
@@ -125,6 +126,12 @@ def _configs(profile: VllmProfile, host: str) -> list[str]:
         }
     flags = [f"{flag}={json.dumps(value, separators=(',', ':'))}" for flag, value in configs.items()]
     return flags + ([f"--kv-offloading-size={profile.offload_gib:g}"] if profile.kv_offload == "host" else [])
+
+
+def _events_at(host: str, port: int) -> str:
+    """Return where vLLM publishes; it listens at a wildcard or a file, and takes any other for a listener."""
+    is_loopback = host == "localhost" or host.startswith("127.")
+    return f"ipc://{Path(tempfile.gettempdir())}/kv-events-{port}" if is_loopback else f"tcp://*:{port}"
 
 
 def _gsm(profile: VllmProfile) -> dict[str, object]:
@@ -147,6 +154,9 @@ def _environment(profile: VllmProfile) -> dict[str, str]:
     env = {"PYTHONHASHSEED": "0"} if profile.kv_events else {}
     if profile.device == "cpu":
         env |= {"VLLM_CPU_KVCACHE_SPACE": str(profile.kv_gib), "VLLM_CPU_OMP_THREADS_BIND": "auto"}
+    if profile.device == "cpu" and profile.speculation == "ngram":
+        # What drafts is compiled by numba, whose OpenMP layer would give the model more threads than cores.
+        env["NUMBA_THREADING_LAYER"] = "workqueue"
     return env
 
 

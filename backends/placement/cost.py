@@ -16,6 +16,12 @@ Work that a replica does only because the prefix is elsewhere is no loss when th
 more than one conversation goes on from, such as a system prompt, is used as often as it was lately, by each
 replica for its part; so its work is shared out over those uses, and a hot prefix spreads once its holder
 has a queue. A conversation that moves has nobody to share with, and stays.
+
+What is read takes room in the cache, from what was used the longest ago. Where more was read lately that is
+younger, and more likely to be wanted again. So each token has a price on each replica by what was read there,
+as a share of where the most was: else replicas that idle, and have no queue to send a request elsewhere,
+would leave all conversations with one system prompt to the one that had it first. It goes by tokens and the
+mean rate, as caches have to be equally old whatever is believed of the speed of each.
 """
 
 from collections.abc import Sequence
@@ -23,9 +29,21 @@ from collections.abc import Sequence
 from backends.placement.types import ReplicaView
 
 MACHINE_PRICE = 4.0
-"""Seconds of waiting that a second of a replica's work is worth in itself, as energy, and room in the cache.
+"""Seconds of waiting that a second of a replica's work is worth in itself, as energy.
 
 It is a choice, and moves little: what it decides is whether idle replicas do work that another need not do.
+"""
+
+ROOM_PRICE = 8.0
+"""Seconds of waiting that the room for a second's reading is worth, where the most was read lately.
+
+A choice too: with less, replicas whose rate is believed to be another than it is do not fill evenly.
+"""
+
+UNNAMED_TOKENS = 512
+"""Tokens at the end of a prompt of which nothing is known, as they fill no group.
+
+A conversation finds them again where it was last, so that there they take no room.
 """
 
 RUNNING_SECONDS = 0.05
@@ -61,12 +79,20 @@ def costs(
     """
     fixed = 1 + MACHINE_PRICE + crowding * sum([view.queue for view in views]) / len(views)
     growing, least = crowding / 2, min(works)
+    rates = [view.rate for view in views]
+    read = [view.recent * rate for view, rate in zip(views, rates, strict=True)]
+    room = ROOM_PRICE * len(views) / sum(rates) / (max(read) or 1.0)
     return [
         (
             view.queue
             + (view.running + 1) * RUNNING_SECONDS
             + (fixed + growing * work) * (least + (work - least) / reuse)
+            + room * lately * (work * view.rate if not view.session else _named(work * view.rate))
         )
         / view.share
-        for view, work in zip(views, works, strict=True)
+        for view, work, lately in zip(views, works, read, strict=True)
     ]
+
+
+def _named(uncached: float) -> float:
+    return max(0.0, uncached - UNNAMED_TOKENS)

@@ -42,10 +42,11 @@ class KvEventReader:
     async def follow(self) -> None:
         """Take in events until cancelled; what was published before is asked for first."""
         # Heavy, and optional: the extra `kv-events`.
-        from zmq import SUB
+        from zmq import IPV6, SUB
         from zmq.asyncio import Context
 
         context = Context()
+        context.setsockopt(IPV6, "[" in self._address)
         try:
             with context.socket(SUB) as socket:
                 socket.connect(self._address)

@@ -5,6 +5,16 @@ import msgspec
 FIRST_RATE = 8000.0
 """Tokens a second that a replica is taken to read before anything is known of it."""
 
+FIRST_TOKENS = 512.0
+"""Of a made-up request at that rate; few, as one of many would outweigh all that follow, of usual lengths."""
+
+NOTHING = 4.0
+"""Made-up requests that had nothing to read and took no time: where all are of about one length, what they
+took is put down to reading."""
+
+LEAST_SHARE = 0.1
+"""Of what requests took, what is put down to reading at the least, even where long ones took no longer."""
+
 SLOWEST, FASTEST = 50.0, 200_000.0
 """Bounds of what is believed."""
 
@@ -16,12 +26,12 @@ class PrefillRate:
     """Tokens of prompt that a replica reads a second, in `tokens_per_second`.
 
     Least squares of seconds on tokens over the last requests, with a constant for what a request takes that
-    has nothing to read. Two made-up requests, of none and of `FIRST_RATE` tokens, stand at the beginning.
+    has nothing to read.
     """
 
     def __init__(self) -> None:
-        self._n, self._x, self._y = 2.0, FIRST_RATE, 1.0
-        self._xx, self._xy = FIRST_RATE * FIRST_RATE, FIRST_RATE
+        self._n, self._x, self._y = 1.0, FIRST_TOKENS, FIRST_TOKENS / FIRST_RATE
+        self._xx, self._xy = self._x * self._x, self._x * self._y
         self.tokens_per_second = FIRST_RATE
 
     def learn(self, tokens: int, seconds: float) -> None:
@@ -31,8 +41,10 @@ class PrefillRate:
         self._y = self._y * KEPT + seconds
         self._xx = self._xx * KEPT + tokens * tokens
         self._xy = self._xy * KEPT + tokens * seconds
-        spread = self._n * self._xx - self._x * self._x
-        slope = (self._n * self._xy - self._x * self._y) / spread if spread > 0 else 0.0
+        n = self._n + NOTHING
+        spread = n * self._xx - self._x * self._x
+        slope = (n * self._xy - self._x * self._y) / spread if spread > 0 else 0.0
+        slope = max(slope, LEAST_SHARE * self._y / self._x)
         self.tokens_per_second = min(FASTEST, max(SLOWEST, 1 / slope)) if slope > 0 else FASTEST
 
 

@@ -20,7 +20,7 @@ import msgspec
 from backends.fleet import Fleet, Member
 from backends.http_client import HttpPool
 from backends.http_connection import HttpError
-from backends.types import Discovery, Pool
+from backends.types import Discovery, Pool, Replica
 
 log = logging.getLogger(__name__)
 
@@ -167,6 +167,16 @@ def _with_host(url: str, host: str, port: int) -> str:
     return urlunsplit(urlsplit(url)._replace(netloc=f"{shown}:{port}"))
 
 
+def _at(url: str, template: Replica, name: str) -> Replica:
+    """Return the replica that was found at a URL: its events come from the same host."""
+    host = urlsplit(url).hostname or ""
+    events, replay = (
+        address and _with_host(address, host, urlsplit(address).port or 0)
+        for address in (template.kv_events, template.kv_replay)
+    )
+    return replace(template, name=name, target=url, kv_events=events, kv_replay=replay)
+
+
 def make_source(discovery: Discovery) -> Source:
     """Return who is asked for the replicas of a discovery."""
     url = discovery.template.target
@@ -222,7 +232,7 @@ class Membership:
             log.warning("%s: %s; its replicas stay as they are", watched.template.name, error)
             found = frozenset(url for url, member in watched.members.items() if not member.health.draining)
         for url in sorted(found - watched.members.keys()):
-            replica = replace(watched.template, name=watched.free_name(), target=url)
+            replica = _at(url, watched.template, watched.free_name())
             watched.members[url] = self._fleet.join(watched.model, watched.pool, replica)
             log.info("%s is there, at %s", replica.name, url)
         for url, member in watched.members.items():

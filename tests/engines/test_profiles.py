@@ -1,6 +1,7 @@
 """Profiles of engines, and the commands that are made of them."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,33 @@ def test_every_server_tells_what_the_gateway_reads(name: str):
     assert "--enable-prompt-tokens-details" in found
     assert found["--scheduling-policy"] == "priority"
     assert json.loads(found["--kv-events-config"])["enable_kv_cache_events"] is True
+
+
+@pytest.mark.parametrize(
+    ("host", "events", "replay"),
+    [
+        ("0.0.0.0", r"tcp://\*:5557", r"tcp://\*:5558"),
+        ("10.0.0.1", r"tcp://\*:5557", r"tcp://10\.0\.0\.1:5558"),
+        ("127.0.0.1", r"ipc:///.+/kv-events-5557", r"tcp://127\.0\.0\.1:5558"),
+    ],
+)
+def test_events_are_published_where_vllm_listens_and_on_a_loopback_not_to_the_network(
+    host: str, events: str, replay: str
+):
+    profile = profile_of("standard")
+    assert isinstance(profile, VllmProfile)
+    argv = vllm_command(profile, host=host).argv
+    (config,) = (flag.partition("=")[2] for flag in argv if flag.startswith("--kv-events-config="))
+    found = json.loads(config)
+    assert re.fullmatch(events, found["endpoint"])
+    assert re.fullmatch(replay, found["replay_endpoint"])
+
+
+@pytest.mark.parametrize(("speculation", "layer"), [("ngram", "workqueue"), ("none", None)])
+def test_what_drafts_on_a_cpu_leaves_the_threads_of_the_model_alone(speculation: str, layer: str | None):
+    profile = profile_of("vllm-cpu", [f"speculation={speculation}"])
+    assert isinstance(profile, VllmProfile)
+    assert vllm_command(profile).env.get("NUMBA_THREADING_LAYER") == layer
 
 
 @pytest.mark.parametrize(

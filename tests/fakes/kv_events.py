@@ -52,6 +52,10 @@ class KvPublisher:
     async def subscribed(self) -> None:
         await self._socket.recv()
 
+    async def heard_of(self) -> str:
+        """Wait for a reader to come or to go, and tell which it was."""
+        return "subscribed" if (await self._socket.recv())[0] else "left"
+
     async def publish(self, *events: Event, lost: bool = False) -> None:
         self.sent.append(batch(*events))
         if not lost:

@@ -140,8 +140,13 @@ def test_what_this_version_does_not_act_on_is_named(tmp_path: Path):
         ("{url:", "{zzz: 1, url:", ["replicas.0.zzz: unknown", "known: api_base, api_key_env, discover"]),
         (
             "{url:",
-            '{discover: dns, kv_events: "tcp://a:5557", url:',
-            ["discover and kv_events do not go"],
+            '{discover: dns, kv_events: "tcp://b:5557", url:',
+            ["with discover kv_events is tcp://a:PORT"],
+        ),
+        (
+            "{url:",
+            '{discover: dns, kv_events: "tcp://a:5557", kv_replay: "ipc:///a", url:',
+            ["with discover kv_replay is tcp://a:PORT"],
         ),
         ("served_name: a", "served_name: ''", ["models.flash.served_name: String should have at least 1"]),
         ("http://a:1", "http://a:99999", ["models.flash.pools.0.replicas.0.url: ", "its port is no number"]),

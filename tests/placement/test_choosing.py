@@ -59,7 +59,16 @@ def test_of_equal_replicas_the_one_that_worked_less_is_chosen_and_then_the_first
 
 
 def test_of_equal_replicas_the_one_where_the_conversation_was_is_chosen():
-    assert choose(ReplicaView(), ReplicaView(recent=9.0, session=True), ReplicaView()) == 1
+    assert choose(ReplicaView(), ReplicaView(recent=9.0, session=True), ReplicaView(), tokens=500) == 1
+
+
+def test_what_no_replica_holds_is_read_where_less_was_read_lately_wherever_its_conversation_was():
+    assert choose(ReplicaView(), ReplicaView(recent=9.0, session=True), ReplicaView(), tokens=5000) == 0
+
+
+def test_a_short_prefix_does_not_outweigh_the_room_that_its_holder_lacks_and_a_long_one_does():
+    for cached, chosen in ((256, 1), (3584, 0)):
+        assert choose(ReplicaView(cached=cached, recent=2.0), ReplicaView(recent=1.0)) == chosen
 
 
 def test_requests_that_run_elsewhere_count():

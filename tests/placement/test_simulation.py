@@ -41,6 +41,19 @@ def hot_prefix(seed: int, per_second: float, seconds: float, groups: int) -> lis
     return found
 
 
+def alternating(seed: int, count: int, *, every: float, system: int) -> list[TracedRequest]:
+    """Return conversations that say one thing each, in a new order every round, on one system prompt."""
+    draw, at, found, fresh = random.Random(seed), 0.0, list[TracedRequest](), 1000
+    said = [tuple(range(system)) for _ in range(count)]
+    for _ in range(6):
+        for number in draw.sample(range(count), count):
+            more = draw.randint(4, 12)
+            said[number] += tuple(range(fresh, fresh + more))
+            fresh, at = fresh + more, at + draw.expovariate(1 / every)
+            found.append(TracedRequest(at, 512 * len(said[number]), 100, said[number]))
+    return found
+
+
 def outcomes(
     requests: Sequence[TracedRequest], *, replicas: int, capacity: int, rate: float
 ) -> dict[str, Outcome]:
@@ -67,6 +80,18 @@ def test_conversations_stay_together_and_work_is_spread(replicas: int, seed: int
     for other in ("round_robin", "least_loaded", "prefix_only"):
         assert ours.ttft_p99 < found[other].ttft_p99
         assert ours.hit_rate > found[other].hit_rate
+
+
+@pytest.mark.parametrize(("replicas", "seed"), [(2, 1), (4, 2)])
+@pytest.mark.parametrize("system", [0, 1, 4, 12])
+def test_replicas_that_idle_share_out_conversations_with_one_system_prompt(
+    replicas: int, seed: int, system: int
+):
+    requests = alternating(seed, 40, every=60, system=system)
+    capacity = int(1.15 * len({group for request in requests for group in request.groups}))
+    found = outcomes(requests, replicas=replicas, capacity=capacity, rate=8000)
+    assert found["flashlane"].hit_share_of_single >= 0.95
+    assert found["round_robin"].hit_share_of_single <= 2 / 3 + system / 60
 
 
 def test_a_hot_prefix_spreads_over_replicas():

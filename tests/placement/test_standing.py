@@ -57,6 +57,22 @@ def test_the_rate_is_learned_and_what_every_request_takes_is_not_taken_for_it():
     assert rate.tokens_per_second == pytest.approx(2000, rel=0.05)
 
 
+@pytest.mark.parametrize("rate", [100, 2000, 20_000])
+def test_a_rate_far_from_the_first_is_known_after_a_few_requests_of_usual_lengths(rate: int):
+    found = PrefillRate()
+    for tokens in (500, 560, 480, 200, 210, 190, 520, 250):
+        found.learn(tokens, 0.002 + tokens / rate)
+    assert found.tokens_per_second == pytest.approx(rate, rel=0.5)
+
+
+def test_a_replica_whose_short_prompts_take_longer_is_not_taken_for_a_fast_one():
+    found = PrefillRate()
+    for _ in range(20):
+        for tokens, seconds in ((100, 3.0), (600, 2.0)):
+            found.learn(tokens, seconds)
+    assert found.tokens_per_second < FIRST_RATE
+
+
 def test_a_queue_is_what_was_sent_and_has_no_first_token():
     queue = PrefillQueue()
     first, second = queue.add(8000, 0.0), queue.add(16_000, 0.0)

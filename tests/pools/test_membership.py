@@ -1,6 +1,7 @@
 """Replicas that are found, and that leave."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,11 +32,11 @@ class Told:
 class Scene:
     """A fleet with one pool whose replicas are found."""
 
-    def __init__(self, max_concurrency: int | None = None) -> None:
+    def __init__(self, max_concurrency: int | None = None, template: Replica = TEMPLATE) -> None:
         self.source = Told()
         self.backends: list[FakeBackend] = []
         pool = Pool(
-            "main", "any", (), max_concurrency=max_concurrency, discoveries=(Discovery("dns", TEMPLATE),)
+            "main", "any", (), max_concurrency=max_concurrency, discoveries=(Discovery("dns", template),)
         )
         self.fleet = Fleet({"flash": (pool,)}, monotonic=lambda: 0.0, make=self._make)
         self.membership = Membership(self.fleet, make=self._source)
@@ -55,6 +56,16 @@ class Scene:
 
     def member(self, url: str) -> Member:
         return next(m for m in self.fleet.members_of("flash") if m.replica.target == url)
+
+
+async def test_what_is_found_tells_its_events_at_its_own_address():
+    template = replace(TEMPLATE, kv_events="tcp://engines.llm:5557", kv_replay="tcp://engines.llm:5558")
+    scene = Scene(template=template)
+    await scene.found("http://10.0.0.1:8000", "http://[fd00::3]:8000")
+    assert [(m.replica.kv_events, m.replica.kv_replay) for m in scene.fleet.members_of("flash")] == [
+        ("tcp://10.0.0.1:5557", "tcp://10.0.0.1:5558"),
+        ("tcp://[fd00::3]:5557", "tcp://[fd00::3]:5558"),
+    ]
 
 
 async def test_what_is_found_joins_under_names_of_its_own():
