@@ -82,6 +82,31 @@ class TenantNames(Protocol):
         ...
 
 
+class _Tenant:
+    """What is known of one tenant.
+
+    Attributes:
+        window: Its scores.
+        share: As it was asked for last.
+        owed: Requests short of it since then.
+        unsent: Scores that the other processes do not know yet.
+        seen: Of the stream, the entry that was taken in last.
+    """
+
+    __slots__ = ("owed", "seen", "share", "unsent", "window")
+
+    def __init__(self, seed: Sequence[float]) -> None:
+        self.window = ScoreWindow(seed)
+        self.share = 0.0
+        self.owed = 0.0
+        self.unsent: deque[float] = deque(maxlen=WINDOW)
+        self.seen: bytes | None = None
+
+    def owes(self, share: float) -> float:
+        """Return the requests that are owed of a share: none of one that is new."""
+        return self.owed if self.share == share else 0.0
+
+
 class RecentScores:
     """The windows of all tenants, and their exchange with other processes."""
 
@@ -100,10 +125,7 @@ class RecentScores:
         self._seed = seed
         self._process = process.encode()
         self._kinds: dict[str, str] = {}
-        self._windows: dict[str, ScoreWindow] = {}
-        self._owed: dict[str, tuple[float, float]] = {}  # the share asked for, and requests short of it
-        self._unsent: dict[str, deque[float]] = {}
-        self._seen: dict[str, bytes] = {}
+        self._tenants: dict[str, _Tenant] = {}
 
     def begin(self, tenant: str, kind: str) -> None:
         """Tell what the scores of `tenant` mean from now on; those of another kind are not mixed in.
@@ -115,8 +137,7 @@ class RecentScores:
         if self._kinds.get(tenant) == kind:
             return
         self._kinds[tenant] = kind
-        for kept in (self._windows, self._owed, self._unsent, self._seen):
-            kept.pop(tenant, None)
+        self._tenants.pop(tenant, None)
 
     def cut(self, tenant: str, share: float) -> float:
         """Return the score above which the hardest `share` of the tenant's traffic lies.
@@ -124,9 +145,10 @@ class RecentScores:
         Returns:
             As `ScoreWindow.cut`: for a share of 0 or 1 the same whatever came before.
         """
-        asked, owed = self._owed.get(tenant, (share, 0.0))
-        beyond = owed - min(max(owed, -SLACK), SLACK) if asked == share else 0.0
-        return self._window(tenant).cut(share + GAIN * beyond)
+        known = self._of(tenant)
+        owed = known.owes(share)
+        beyond = owed - min(max(owed, -SLACK), SLACK)
+        return known.window.cut(share + GAIN * beyond)
 
     def add(self, tenant: str, score: float, *, share: float, sent: bool) -> None:
         """Take in a request of `tenant` that its score decided.
@@ -137,17 +159,17 @@ class RecentScores:
             share: Asked for when it was decided.
             sent: Whether it went to standard.
         """
-        asked, owed = self._owed.get(tenant, (share, 0.0))
-        self._owed[tenant] = (share, (owed if asked == share else 0.0) + share - sent)
-        self.see(tenant, score)
+        known = self._of(tenant)
+        known.owed = known.owes(share) + share - sent
+        known.share = share
+        known.window.add(score)
+        known.unsent.append(score)
 
     def see(self, tenant: str, score: float) -> None:
         """Take in a score of `tenant` that another cut than the share's decided."""
-        self._window(tenant).add(score)
-        unsent = self._unsent.get(tenant)
-        if unsent is None:
-            unsent = self._unsent[tenant] = deque(maxlen=WINDOW)
-        unsent.append(score)
+        known = self._of(tenant)
+        known.window.add(score)
+        known.unsent.append(score)
 
     async def exchange(self, redis: Redis, tenants: Sequence[str]) -> None:
         """Send what is new here, take in what is new elsewhere.
@@ -174,29 +196,28 @@ class RecentScores:
                 away = True
             await asyncio.sleep(every)
 
-    def _window(self, tenant: str) -> ScoreWindow:
-        window = self._windows.get(tenant)
-        if window is None:
-            window = self._windows[tenant] = ScoreWindow(self._seed)
-        return window
+    def _of(self, tenant: str) -> _Tenant:
+        known = self._tenants.get(tenant)
+        if known is None:
+            known = self._tenants[tenant] = _Tenant(self._seed)
+        return known
 
     def _stream(self, tenant: str) -> str:
         return f"flashlane:scores:{{{tenant}}}:{self._kinds.get(tenant, '')}"
 
     async def _receive(self, redis: Redis, tenant: str) -> None:
-        stream = self._stream(tenant)
-        entries = await _read_after(redis, stream, self._seen.get(tenant))
-        if stream != self._stream(tenant):  # `begin` came between: these are of another kind
+        known = self._of(tenant)
+        entries = await _read_after(redis, self._stream(tenant), known.seen)
+        if known is not self._of(tenant):  # `begin` came between: these are of another kind
             return
         for entry, fields in entries:
-            self._seen[tenant] = entry
+            known.seen = entry
             if fields.get(b"from") != self._process:
-                window = self._window(tenant)
                 for (score,) in struct.iter_unpack("<f", fields.get(b"scores", b"")[-4 * WINDOW :]):
-                    window.add(score)
+                    known.window.add(score)
 
     async def _send(self, redis: Redis, tenant: str) -> None:
-        unsent = self._unsent.get(tenant)
+        unsent = self._of(tenant).unsent
         if not unsent:
             return
         scores = tuple(unsent)

@@ -69,12 +69,12 @@ class ChatRequest(msgspec.Struct):
         last = messages[pending]
         before = [m for m in messages[:pending] if m.role == "user"][-LOOK_BACK:]
         system = [m.text() for m in messages if m.role in SYSTEM_ROLES]
-        tools = bytes(self.fields["tools"]) if "tools" in self.fields else b""
+        tools = read_field(self.fields, "tools", list[Raw])
         return Conversation(
             turns=[Turn(m.role, m.text()) for m in (*before, last)],
             system="\n".join(system),
-            tools=b"" if tools in {b"null", b"[]"} else tools,
-            tool_count=len(read_field(self.fields, "tools", list[Raw]) or ()),
+            tools=bytes(self.fields["tools"]) if tools else b"",
+            tool_count=len(tools or ()),
             attachments=last.attachments(),
             depth=len(messages) - len(system),
         )
