@@ -39,9 +39,10 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = 0.0
         self._begin_exchange()
+        # One for all exchanges, as a connection whose last answer did not end well is not used again.
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
 
     def _begin_exchange(self) -> None:
-        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
         self._chunks: deque[bytes] = deque()
         self._buffered = 0

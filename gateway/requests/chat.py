@@ -52,7 +52,7 @@ class ChatRequest(msgspec.Struct):
         """Estimate the length of the input, in tokens; attachments do not count."""
         if self.counted is None:
             tools = len(self.fields.get("tools", b"")) // 4
-            texts = sum([estimate_tokens(message.text()) for message in self.messages])
+            texts = sum(map(estimate_tokens, [message.text() for message in self.messages]))
             self.counted = tools + texts + TOKENS_PER_MESSAGE * len(self.messages)
         return self.counted
 
