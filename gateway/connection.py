@@ -35,7 +35,6 @@ class ClientConnection(HttpToolsProtocol):
     write_seconds: ClassVar[float] = WRITE_SECONDS
     _timer: asyncio.TimerHandle | None = None
     _waiting = 0
-    _lost = False
     _left: Callable[[], None] | None = None
     _answered: RequestResponseCycle | None = None
     _extensions: dict[str, object] | None = None
@@ -53,11 +52,9 @@ class ClientConnection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def watch(self, left: Callable[[], None]) -> None:
-        """Call `left` when the client closes the connection; at once when it has."""
+        """Call `left` when the client closes the connection."""
         self.flow.resume_reading()  # a long body may have stopped it; the end comes by reading
         self._left = left
-        if self._lost:
-            left()
 
     def unwatch(self) -> None:
         """Do not call anymore."""
@@ -110,13 +107,12 @@ class ClientConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the request that its client has left."""
-        self._lost = True
         self._stop_watching()
         super().connection_lost(exc)
         if self._left is not None:
             self._left()
         if self._extensions is not None:
-            self._extensions.clear()  # it holds this connection, and this its last request, and that it
+            self._extensions[CONNECTION] = _Gone()  # else this and its last request would hold each other
 
     def _watch(self) -> None:
         self._timer = self.loop.call_later(self.write_seconds, self._look)
@@ -145,6 +141,19 @@ class ClientConnection(HttpToolsProtocol):
         with contextlib.suppress(OSError):  # a kernel that does not tell
             inside += _INT.unpack(fcntl.ioctl(peer.fileno(), termios.TIOCOUTQ, bytes(_INT.size)))[0]
         return inside
+
+
+class _Gone:
+    """Stands for a connection that is lost."""
+
+    def watch(self, left: Callable[[], None]) -> None:
+        left()
+
+    def unwatch(self) -> None:
+        pass
+
+    async def answer(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        pass
 
 
 def connection_with(write_seconds: float) -> type[ClientConnection]:

@@ -1,4 +1,4 @@
-"""Answers that go out in one write, as bytes on a connection."""
+"""What a connection does beyond ASGI: whole answers in one write, and word of a client that leaves."""
 
 import asyncio
 import contextlib
@@ -7,8 +7,10 @@ from urllib.parse import unquote
 
 import pytest
 
-from gateway.http import JSON, Receive, Reply, Scope, Send, read_body
+from gateway.errors import ClientLeft
+from gateway.http import JSON, ClientPresence, Receive, Reply, Scope, Send, connection_of, read_body
 from tests.support.gateway import serving
+from tests.support.waiting import until
 
 LEFT_OUT = {"date", "server"}
 
@@ -91,3 +93,28 @@ async def test_what_a_header_cannot_hold_is_replaced():
         writer.write(request(b"Hi", query="?%E6%B3%95-flash"))
         _, headers, _ = await read_answer(reader)
         assert headers["x-said"] == "?-flash"
+
+
+@pytest.mark.parametrize("early", [False, True])
+async def test_a_client_that_leaves_is_told_of_whenever_that_was(*, early: bool):
+    asked, told = asyncio.Event(), asyncio.Event()
+
+    async def wait(scope: Scope, receive: Receive, _send: Send) -> None:
+        await read_body(scope, receive, 1000)
+        first = connection_of(scope)
+        asked.set()
+        if early:
+            await until(lambda: connection_of(scope) is not first, "the connection to be lost")
+        with pytest.raises(ClientLeft), ClientPresence(scope):
+            await asyncio.get_running_loop().create_future()
+        told.set()
+
+    async with serving(wait) as url:
+        host, port = url.removeprefix("http://").split(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        writer.write(request(b"Hi"))
+        await asked.wait()
+        writer.close()
+        await writer.wait_closed()
+        async with asyncio.timeout(5):
+            await told.wait()
