@@ -19,7 +19,8 @@ from gateway.cli.classifier_output import JsonOption, print_json
 from gateway.cli.console import errors_end_the_command
 from gateway.cli.gsm_store import StoreShown, look_at_stores
 from gateway.cli.serve import DEFAULTS
-from gateway.config import ServerUrl, load_config
+from gateway.config import load_config
+from gateway.config_sections import ServerUrl
 from gateway.settings import Settings
 
 PATIENCE = 5.0

@@ -17,7 +17,8 @@ from backends.types import EngineFlavour
 from gateway.cli.classifier_output import JsonOption, print_json, progress_line
 from gateway.cli.console import errors_end_the_command
 from gateway.cli.serve import DEFAULTS
-from gateway.config import Config, ReplicaSection, load_config
+from gateway.config import Config, load_config
+from gateway.config_sections import ReplicaSection
 from gateway.errors import ConfigInvalid, SharedStateAway
 from gateway.prefixes.entry import LONGEST_CHECK
 from gateway.prefixes.hot import MARK
