@@ -139,7 +139,8 @@ async def test_metrics_show_what_is_in_flight(gateway: GatewayUnderTest, flash: 
     flash.script = script
     body = {**BODY, "stream": True}
     async with gateway.http() as client, client.stream("POST", "/v1/chat/completions", json=body) as answer:
-        await anext(answer.aiter_bytes())
+        pieces = answer.aiter_bytes()  # kept: one that is collected closes the connection
+        await anext(pieces)
         assert (await samples(gateway))["flashlane_in_flight", on] == 1
     await until(lambda: gateway.in_flight() == 0, "nothing to be in flight")
     assert (await samples(gateway))["flashlane_in_flight", on] == 0
