@@ -55,23 +55,19 @@ class CachingEngine:
         self.most_running = max(self.most_running, self.running)
         try:
             await asyncio.sleep(self.seconds)
-            usage = {
-                "prompt_tokens": len(tokens),
-                "completion_tokens": 1,
-                "prompt_tokens_details": {"cached_tokens": hit},
-            }
-            choice = {
-                "index": 0,
-                "message": {"role": "assistant", "content": "Yes."},
-                "finish_reason": "stop",
-            }
-            await (
-                self._stream(talk, usage)
-                if body.get("stream")
-                else talk.json({"choices": [choice], "usage": usage})
-            )
         finally:
-            self.running -= 1
+            self.running -= 1  # before the answer: who has it may send the next request at once
+        usage = {
+            "prompt_tokens": len(tokens),
+            "completion_tokens": 1,
+            "prompt_tokens_details": {"cached_tokens": hit},
+        }
+        if body.get("stream"):
+            await self._stream(talk, usage)
+            return
+        message = {"role": "assistant", "content": "Yes."}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        await talk.json({"choices": [choice], "usage": usage})
 
     def _read(self, salt: str, tokens: Sequence[int]) -> int:
         """Keep the blocks of a prompt; return how many tokens of it were there, not all of them ever."""
