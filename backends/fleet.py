@@ -63,6 +63,10 @@ class Member:
         """Return the requests on it: ours now, and those of others as its engine said last."""
         return self.in_flight + (0.0 if self.word is None else self.word.others(now))
 
+    def has_room(self, now: float) -> bool:
+        """Tell whether it has fewer requests than it takes at once."""
+        return self.slots is None or int(self.load(now)) < self.slots
+
     def heard(self, counts: EngineCounts, in_flight: int) -> bool:
         """Take in what its engine counted, when `in_flight` requests of ours were on it.
 

@@ -277,6 +277,8 @@ class Prefixes:
                 known, time_of_day = await self._known(name)
                 offset = time_of_day - self._clock.monotonic()
                 for entry in due:
+                    if not member.has_room(self._clock.monotonic()):
+                        return  # clients come first; what is due stays so until the next look
                     row = known.get((entry.residency.tenant, entry.residency.prefix))
                     await self._look_at(entry, None if row is None else row.residency, offset)
                 await self._let_go(leaving)

@@ -25,7 +25,7 @@ class CachingEngine:
         cached: Tokens that were in the cache, of each answer, oldest first.
         prompts: Tokens of the prompts, oldest first.
         bodies: Of the requests, oldest first.
-        running: Requests of clients at work now; what is computed beforehand is not counted.
+        running: Requests at work now.
         most_running: The most at once.
     """
 
@@ -51,13 +51,12 @@ class CachingEngine:
         self.bodies.append(body)
         self.cached.append(hit)
         self.prompts.append(len(tokens))
-        of_client = body.get("max_tokens") != 1
-        self.running += of_client
+        self.running += 1
         self.most_running = max(self.most_running, self.running)
         try:
             await asyncio.sleep(self.seconds)
         finally:
-            self.running -= of_client  # before the answer: who has it may send the next request at once
+            self.running -= 1  # before the answer: who has it may send the next request at once
         usage = {
             "prompt_tokens": len(tokens),
             "completion_tokens": 1,

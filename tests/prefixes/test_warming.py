@@ -189,6 +189,24 @@ async def test_a_replica_that_comes_back_gets_it_before_its_first_request(
         )
 
 
+async def test_a_replica_that_is_full_is_not_asked_until_a_client_has_gone(
+    start_gateway: StartGateway, engine: CachingEngine, flash: ScriptedUpstream
+):
+    async with CachingEngineServer() as other, start_gateway(flash=[flash.url, other.url]) as gateway:
+        full, now, before = member(gateway), gateway.services.clock.monotonic(), len(engine.bodies)
+        full.slots, full.in_flight = 2, 2
+        entries = [entry(gateway), entry(gateway, "flash/main/1")]
+        for found in entries:
+            found.needed(now, "evicted")
+        await until(lambda: entries[1].due > now, "the replica with room to be looked at")
+        assert len(engine.bodies) == before
+        assert entries[0].due == now
+        full.in_flight -= 1
+        await until(lambda: entries[0].due > now, "the other to be looked at")
+        assert len(engine.bodies) > before
+        full.in_flight -= 1
+
+
 class CachingEngineServer(ScriptedUpstream):
     """Another replica."""
 
