@@ -1,6 +1,8 @@
 """An engine that tells what it caches, as vLLM does (`distributed/kv_events.py`)."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -36,6 +38,20 @@ CLEARED: Event = {"type": "AllBlocksCleared"}
 
 def batch(*events: Event) -> bytes:
     return msgspec.msgpack.encode([0.0, list(events), 0])
+
+
+@asynccontextmanager
+async def at_work(context: zmq.asyncio.Context, *work: Coroutine[Any, Any, None]) -> AsyncGenerator[None]:
+    """Run what publishes and what follows; both end, and their sockets with them, at the end."""
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(each) for each in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        context.destroy(linger=0)
 
 
 class KvPublisher:

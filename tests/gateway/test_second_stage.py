@@ -24,9 +24,9 @@ from gateway.runtime import running
 from gateway.second_stage import Outcome, SecondStage
 from policies.types import Routing, Tenant
 from policies.yaml_file import write_yaml
-from tests.classifier.test_second_stage import NAMES, pairs_of, vectors_of
 from tests.gateway.conftest import StartGateway
 from tests.support.gateway import KEY, settings_in, write_tenant
+from tests.support.hard_names import NAMES, pairs_of, vectors_of
 from tests.support.tiny_encoder import write_tiny_encoder
 from tests.support.waiting import until
 

@@ -1,6 +1,5 @@
 """What an engine tells over ZeroMQ is what the index holds: stored, removed, cleared, missed, begun anew."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
@@ -12,7 +11,7 @@ from backends.gsm.naming import name_groups
 from backends.placement.block_events import TrackedGroups, read_events
 from backends.placement.event_reader import KvEventReader
 from backends.placement.naming import root_of
-from tests.fakes.kv_events import CLEARED, Event, KvPublisher, batch, removed, stored
+from tests.fakes.kv_events import CLEARED, Event, KvPublisher, at_work, batch, removed, stored
 from tests.support.waiting import until
 
 GROUP = 8
@@ -93,16 +92,9 @@ async def publishing(
     for event in before:
         await publisher.publish(event, lost=True)
     reader = KvEventReader(publisher.address, publisher.replay if replay else None, groups)
-    loop = asyncio.get_running_loop()
-    tasks = [loop.create_task(publisher.serve_replay()), loop.create_task(reader.follow())]
-    try:
+    async with at_work(context, publisher.serve_replay(), reader.follow()):
         await publisher.subscribed()
         yield publisher, groups
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        context.destroy(linger=0)
 
 
 async def test_what_was_published_before_anyone_listened_is_asked_for():

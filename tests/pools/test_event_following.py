@@ -1,6 +1,5 @@
 """The KV events of replicas that are found are followed, each at its own address, until it leaves."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,7 +14,7 @@ from backends.pools.event_following import EventFollowing
 from backends.pools.membership import Membership
 from backends.types import Discovery, Pool, Replica, ReplicaKind
 from tests.fakes.backend import FakeBackend
-from tests.fakes.kv_events import BLOCK, CLEARED, KvPublisher, stored
+from tests.fakes.kv_events import BLOCK, CLEARED, KvPublisher, at_work, stored
 from tests.support.waiting import until
 
 GROUP = 2 * BLOCK
@@ -67,15 +66,8 @@ async def following() -> AsyncGenerator[tuple[KvPublisher, Scene]]:
         address.replace("127.0.0.1", "engines.llm") for address in (publisher.address, publisher.replay)
     )
     scene = Scene(replace(TEMPLATE, kv_events=events, kv_replay=again))
-    loop = asyncio.get_running_loop()
-    tasks = [loop.create_task(publisher.serve_replay()), loop.create_task(scene.following.keep_following())]
-    try:
+    async with at_work(context, publisher.serve_replay(), scene.following.keep_following()):
         yield publisher, scene
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        context.destroy(linger=0)
 
 
 async def test_what_a_replica_that_was_found_publishes_is_what_it_holds():
